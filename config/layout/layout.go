@@ -1,0 +1,133 @@
+// Package layout names every file and folder that labctl keeps. No other package joins a path below the
+// state home or the cache by hand.
+package layout
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// Home is where labctl keeps what must survive: golden images and instances.
+// Folders are made 0700 and files 0600, because instances hold private keys.
+type Home struct {
+	// State is the root of images and instances, by default ~/.local/share/labctl.
+	State string
+	// Cache is the root of what can be made again, by default ~/.cache/labctl.
+	Cache string
+}
+
+// SocketPathLimit is the longest path a unix socket may have on Linux (sun_path, 108 bytes with its NUL).
+const SocketPathLimit = 107
+
+// NamePattern is what an instance or image name must match: a DNS label that is short enough for host names and sockets.
+var NamePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+// NameError says that a name cannot be used and why.
+type NameError struct{ Kind, Name string }
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("%s name %q is not allowed: use 1 to 32 lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen", e.Kind, e.Name)
+}
+
+// CheckName refuses a name that is not a short DNS label (which also rules out path traversal).
+// kind is the word used in the message, such as "instance".
+func CheckName(kind, name string) error {
+	if !NamePattern.MatchString(name) {
+		return &NameError{Kind: kind, Name: name}
+	}
+	return nil
+}
+
+// Default is the home of the current user: XDG_DATA_HOME and XDG_CACHE_HOME where set, else below HOME.
+func Default() (Home, error) {
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return Home{}, fmt.Errorf("find the home folder: %w", err)
+	}
+	state := os.Getenv("XDG_DATA_HOME")
+	if state == "" {
+		state = filepath.Join(user, ".local", "share")
+	}
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = filepath.Join(user, ".cache")
+	}
+	return Home{State: filepath.Join(state, "labctl"), Cache: filepath.Join(cache, "labctl")}, nil
+}
+
+// Images is the folder of golden images.
+func (h Home) Images() string { return filepath.Join(h.State, "images") }
+
+// Image is the folder of one golden image.
+func (h Home) Image(name string) ImageDir { return ImageDir(filepath.Join(h.Images(), name)) }
+
+// Instances is the folder of instances.
+func (h Home) Instances() string { return filepath.Join(h.State, "instances") }
+
+// Instance is the folder of one instance.
+func (h Home) Instance(name string) InstanceDir {
+	return InstanceDir(filepath.Join(h.Instances(), name))
+}
+
+// Stages is the folder of the build cache: one folder per stage and input digest.
+func (h Home) Stages() string { return filepath.Join(h.Cache, "stages") }
+
+// Locks is the folder of lock files. They live outside what they protect, so that a removed folder cannot lose its lock.
+func (h Home) Locks() string { return filepath.Join(h.State, "locks") }
+
+// Lock is the lock file of one thing, such as ("instance", "alice").
+func (h Home) Lock(kind, name string) string {
+	return filepath.Join(h.Locks(), kind+"-"+name+".lock")
+}
+
+// HostFacts is the cached answer of the accelerator probe; it names the host boot that it holds for.
+func (h Home) HostFacts() string { return filepath.Join(h.Cache, "host.json") }
+
+// Log is the debug log.
+func (h Home) Log() string { return filepath.Join(h.State, "labctl.log") }
+
+// ImageDir is the folder of one golden image. All its files are read-only once Metadata exists.
+type ImageDir string
+
+// Metadata is written last: an image without it is not an image.
+func (d ImageDir) Metadata() string { return filepath.Join(string(d), "image.json") }
+
+// Disk is the root disk: a raw ext4 file system without a partition table.
+func (d ImageDir) Disk() string { return filepath.Join(string(d), "disk.raw") }
+
+// Kernel is the guest kernel, booted directly.
+func (d ImageDir) Kernel() string { return filepath.Join(string(d), "vmlinuz") }
+
+// Initrd is the guest's initial RAM disk.
+func (d ImageDir) Initrd() string { return filepath.Join(string(d), "initrd.img") }
+
+// InstanceDir is the folder of one instance.
+type InstanceDir string
+
+func (d InstanceDir) join(name string) string { return filepath.Join(string(d), name) }
+
+// Record is the instance's record; see package provision/state.
+func (d InstanceDir) Record() string { return d.join("instance.json") }
+
+// Disk is the instance's overlay on the golden disk.
+func (d InstanceDir) Disk() string { return d.join("disk.qcow2") }
+
+// Console is what the guest wrote on its serial port.
+func (d InstanceDir) Console() string { return d.join("console.log") }
+
+// QEMULog is what QEMU wrote on its standard error.
+func (d InstanceDir) QEMULog() string { return d.join("qemu.log") }
+
+// QMP is QEMU's monitor socket.
+func (d InstanceDir) QMP() string { return d.join("qmp.sock") }
+
+// Agent is the socket of the guest's personalisation channel.
+func (d InstanceDir) Agent() string { return d.join("agent.sock") }
+
+// UserKey is the private key that labctl logs in with.
+func (d InstanceDir) UserKey() string { return d.join("id_ed25519") }
+
+// HostKey is the guest's SSH host key, made by labctl, so that it is pinned from the first connection on.
+func (d InstanceDir) HostKey() string { return d.join("host_ed25519") }

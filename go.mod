@@ -1,0 +1,3 @@
+module github.com/cgoa-labs/labctl
+
+go 1.27

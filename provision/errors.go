@@ -1,0 +1,78 @@
+package provision
+
+import "fmt"
+
+// NotFoundError says that no instance has this name.
+type NotFoundError struct{ Name string }
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("there is no instance %q", e.Name) }
+
+// Hint is the next action.
+func (e *NotFoundError) Hint() string {
+	return "`labctl status` lists the instances; `labctl up NAME` makes one"
+}
+
+// NotRunningError says that the instance is off.
+type NotRunningError struct{ Name string }
+
+func (e *NotRunningError) Error() string { return fmt.Sprintf("instance %q is not running", e.Name) }
+
+// Hint is the next action.
+func (e *NotRunningError) Hint() string { return "run `labctl start " + e.Name + "`" }
+
+// BusyError says that another process works on the instance.
+type BusyError struct {
+	Name string
+	// PID is who holds the lock, 0 where unknown.
+	PID int
+}
+
+func (e *BusyError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is in use by another labctl", e.Name)
+	}
+	return fmt.Sprintf("%s is in use by another labctl (pid %d)", e.Name, e.PID)
+}
+
+// Hint is the next action.
+func (e *BusyError) Hint() string { return "wait for it to finish, then run the same command again" }
+
+// ConflictError says that an instance of this name exists with another shape.
+type ConflictError struct{ Name, What, Have, Want string }
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("instance %q exists with %s %s, not %s", e.Name, e.What, e.Have, e.Want)
+}
+
+// Hint is the next action.
+func (e *ConflictError) Hint() string {
+	return "use it as it is, or `labctl down " + e.Name + "` first (its work is lost)"
+}
+
+// ResourceError says that the host has too little of something; nothing was changed.
+type ResourceError struct{ What, Need, Have, Fix string }
+
+func (e *ResourceError) Error() string {
+	return fmt.Sprintf("too little %s: %s needed, %s free", e.What, e.Need, e.Have)
+}
+
+// Hint is the next action.
+func (e *ResourceError) Hint() string { return e.Fix }
+
+// BootError says that a guest did not come up in time.
+type BootError struct {
+	Name, Stage string
+	// Console is the end of the guest's console.
+	Console string
+	Err     error
+}
+
+func (e *BootError) Error() string {
+	s := fmt.Sprintf("instance %q did not come up (%s): %v", e.Name, e.Stage, e.Err)
+	if e.Console != "" {
+		s += "\n--- last lines of the guest's console ---\n" + e.Console
+	}
+	return s
+}
+
+func (e *BootError) Unwrap() error { return e.Err }

@@ -1,0 +1,110 @@
+// Package provision is the contract between labctl and whatever runs its instances. Drivers implement it below this
+// folder; nothing here knows one of them.
+package provision
+
+import (
+	"context"
+	"time"
+
+	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/labs/check"
+)
+
+// Spec is the wanted shape of an instance.
+type Spec struct {
+	// Name is unique on this host and is also the learner's name in reports; see layout.CheckName.
+	Name string `json:"name"`
+	// Image is the folder of the golden image that the instance is cloned from.
+	Image layout.ImageDir `json:"image"`
+	// ImageDigest ties the instance to the image's content: a changed image is refused, never booted under an old overlay.
+	ImageDigest string `json:"imageDigest"`
+	CPUs        int    `json:"cpus"`
+	// MemoryMiB is the guest's RAM in MiB.
+	MemoryMiB int `json:"memoryMiB"`
+	// DiskGiB is the size that the guest sees, in GiB; the overlay grows as it is written.
+	DiskGiB int `json:"diskGiB"`
+	// SSHPort is the loopback port for SSH; 0 lets the driver take a free one and keep it.
+	SSHPort int `json:"sshPort"`
+}
+
+// Power is whether an instance's machine runs.
+type Power string
+
+// The powers of an instance.
+const (
+	Absent  Power = "absent"  // no such instance
+	Stopped Power = "stopped" // there, powered off
+	Running Power = "running" // its process is alive
+	Broken  Power = "broken"  // there, but its files cannot be used; Reason says why
+)
+
+// Status is what a driver knows about an instance without asking the guest.
+type Status struct {
+	Name   string `json:"name"`
+	Power  Power  `json:"power"`
+	Reason string `json:"reason,omitempty"`
+	// Spec is the instance's shape, with the port that was taken.
+	Spec Spec `json:"spec"`
+	// Accelerator is "kvm" or "tcg" while running.
+	Accelerator string    `json:"accelerator,omitempty"`
+	PID         int       `json:"pid,omitempty"`
+	Started     time.Time `json:"started,omitzero"`
+	Created     time.Time `json:"created,omitzero"`
+}
+
+// Endpoint is how to reach a running instance by SSH. Host is always a loopback address.
+type Endpoint struct {
+	Host string `json:"host"`
+	Port int    `json:"port"`
+	User string `json:"user"`
+	// KeyFile is the private key to log in with.
+	KeyFile string `json:"keyFile"`
+	// HostKey is the guest's public host key in authorized_keys form; any other is refused.
+	HostKey string `json:"hostKey"`
+}
+
+// Driver runs instances on one hypervisor. Every call is safe to repeat: Create of an equal instance, Start of a running
+// one, Stop of a stopped one and Delete of an absent one succeed and change nothing. Each takes the instance's lock
+// for as long as it runs and returns *BusyError when another process holds it past ctx's end.
+type Driver interface {
+	// Info says what this driver is and can do.
+	Info() Info
+	// Preflight checks, before any work and changing nothing, that spec fits this host. With an empty Name it checks the host alone.
+	Preflight(ctx context.Context, spec Spec) []check.Result
+	// Create makes the instance's folder, keys and disk. Interrupted, it leaves nothing or something that Create finishes.
+	Create(ctx context.Context, spec Spec) error
+	// Start powers the instance on and returns when its identity has been handed over and SSH answers with the pinned key.
+	// On failure the machine is off again and the error ends with the console's tail.
+	Start(ctx context.Context, name string, progress func(stage string)) (Endpoint, error)
+	// Stop asks the guest to power down and ends it when it does not within the driver's grace time.
+	Stop(ctx context.Context, name string) error
+	// Delete stops the instance and removes all that Create made.
+	Delete(ctx context.Context, name string) error
+	// Status never fails for a broken instance; it reports it.
+	Status(ctx context.Context, name string) (Status, error)
+	// List is the status of every instance, by name.
+	List(ctx context.Context) ([]Status, error)
+	// Endpoint is how to reach the instance; *NotRunningError when it is off.
+	Endpoint(ctx context.Context, name string) (Endpoint, error)
+	// ConsoleTail is the last lines of the guest's console, at most max bytes.
+	ConsoleTail(name string, max int) string
+	// Leftovers names what this driver left on the host that no instance owns: processes, sockets, locks, half-made folders.
+	Leftovers(ctx context.Context) ([]Leftover, error)
+	// Sweep removes leftovers. It never touches an instance's disk.
+	Sweep(ctx context.Context, leftovers []Leftover) error
+}
+
+// Info describes a driver.
+type Info struct {
+	Name string
+	// Version is the hypervisor's, empty where it is not installed.
+	Version string
+}
+
+// Leftover is one thing that nobody owns any more.
+type Leftover struct {
+	Kind string `json:"kind"` // process, folder, file
+	Path string `json:"path,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+	Why  string `json:"why"`
+}

@@ -1,0 +1,89 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Local runs commands on this machine, each in a process group of its own, so that ending one ends its children too.
+type Local struct{}
+
+// killDelay is how long a cancelled command gets between SIGTERM and SIGKILL.
+const killDelay = 5 * time.Second
+
+// Run implements Runner.
+func (Local) Run(ctx context.Context, cmd Cmd) (Result, error) {
+	if len(cmd.Argv) == 0 {
+		return Result{}, errors.New("run: empty command")
+	}
+	var stdout, stderr tailBuffer
+	c := exec.CommandContext(ctx, cmd.Argv[0], cmd.Argv[1:]...)
+	c.Dir, c.Stdin = cmd.Dir, cmd.Stdin
+	c.Env = append(os.Environ(), cmd.Env...)
+	c.Stdout, c.Stderr = tee(&stdout, cmd.Stdout), tee(&stderr, cmd.Stderr)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
+	c.WaitDelay = killDelay
+	start := time.Now()
+	err := c.Run()
+	if c.Process != nil && ctx.Err() != nil {
+		// The leader is gone; what it left in its group must not outlive the command.
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+	}
+	res := Result{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Took: time.Since(start)}
+	if err == nil {
+		return res, nil
+	}
+	if ctx.Err() != nil {
+		return res, fmt.Errorf("%s: %w", Quote(cmd.Argv), context.Cause(ctx))
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return res, fmt.Errorf("run %s: %w", Quote(cmd.Argv), err)
+	}
+	res.ExitCode = exit.ExitCode()
+	return res, NewExitError(cmd.Argv, res, signalOf(exit))
+}
+
+// NewExitError builds the error for a command that ended with res.ExitCode.
+func NewExitError(argv []string, res Result, cause error) *ExitError {
+	out := res.Stderr
+	if len(bytes.TrimSpace(out)) == 0 {
+		out = res.Stdout
+	}
+	return &ExitError{Argv: argv, ExitCode: res.ExitCode, Tail: Tail(out, 2000), Cause: cause}
+}
+
+func signalOf(exit *exec.ExitError) error {
+	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return fmt.Errorf("ended by signal %s", ws.Signal())
+	}
+	return nil
+}
+
+func tee(keep *tailBuffer, also io.Writer) io.Writer {
+	if also == nil {
+		return keep
+	}
+	return io.MultiWriter(keep, also)
+}
+
+// tailBuffer keeps the newest MaxOutput bytes.
+type tailBuffer struct{ buf []byte }
+
+func (b *tailBuffer) Write(p []byte) (int, error) {
+	b.buf = append(b.buf, p...)
+	if over := len(b.buf) - MaxOutput; over > 0 {
+		b.buf = append(b.buf[:0], b.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (b *tailBuffer) Bytes() []byte { return b.buf }
