@@ -100,6 +100,9 @@ func (d ImageDir) Disk() string { return filepath.Join(string(d), "disk.raw") }
 // Kernel is the guest kernel, booted directly.
 func (d ImageDir) Kernel() string { return filepath.Join(string(d), "vmlinuz") }
 
+// Probe is a tiny initial RAM disk that prints a word and powers off; it proves an accelerator.
+func (d ImageDir) Probe() string { return filepath.Join(string(d), "probe.img") }
+
 // Initrd is the guest's initial RAM disk.
 func (d ImageDir) Initrd() string { return filepath.Join(string(d), "initrd.img") }
 
