@@ -23,7 +23,7 @@ func (Local) Run(ctx context.Context, cmd Cmd) (Result, error) {
 	if len(cmd.Argv) == 0 {
 		return Result{}, errors.New("run: empty command")
 	}
-	var stdout, stderr tailBuffer
+	var stdout, stderr Buffer
 	c := exec.CommandContext(ctx, cmd.Argv[0], cmd.Argv[1:]...)
 	c.Dir, c.Stdin = cmd.Dir, cmd.Stdin
 	c.Env = append(os.Environ(), cmd.Env...)
@@ -44,12 +44,20 @@ func (Local) Run(ctx context.Context, cmd Cmd) (Result, error) {
 	if ctx.Err() != nil {
 		return res, fmt.Errorf("%s: %w", Quote(cmd.Argv), context.Cause(ctx))
 	}
+	if errors.Is(err, exec.ErrWaitDelay) && c.ProcessState.Success() {
+		// The command itself ended well; only a child that it left in the background kept its output open.
+		return res, nil
+	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return res, fmt.Errorf("run %s: %w", Quote(cmd.Argv), err)
 	}
 	res.ExitCode = exit.ExitCode()
-	return res, NewExitError(cmd.Argv, res, signalOf(exit))
+	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		res.ExitCode = SignalBase + int(ws.Signal())
+		return res, NewExitError(cmd.Argv, res, fmt.Errorf("ended by signal %s", ws.Signal()))
+	}
+	return res, NewExitError(cmd.Argv, res, nil)
 }
 
 // NewExitError builds the error for a command that ended with res.ExitCode.
@@ -61,29 +69,9 @@ func NewExitError(argv []string, res Result, cause error) *ExitError {
 	return &ExitError{Argv: argv, ExitCode: res.ExitCode, Tail: Tail(out, 2000), Cause: cause}
 }
 
-func signalOf(exit *exec.ExitError) error {
-	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return fmt.Errorf("ended by signal %s", ws.Signal())
-	}
-	return nil
-}
-
-func tee(keep *tailBuffer, also io.Writer) io.Writer {
+func tee(keep *Buffer, also io.Writer) io.Writer {
 	if also == nil {
 		return keep
 	}
 	return io.MultiWriter(keep, also)
 }
-
-// tailBuffer keeps the newest MaxOutput bytes.
-type tailBuffer struct{ buf []byte }
-
-func (b *tailBuffer) Write(p []byte) (int, error) {
-	b.buf = append(b.buf, p...)
-	if over := len(b.buf) - MaxOutput; over > 0 {
-		b.buf = append(b.buf[:0], b.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (b *tailBuffer) Bytes() []byte { return b.buf }

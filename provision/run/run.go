@@ -27,9 +27,13 @@ type Cmd struct {
 // Result is what a finished command left. Output is kept in full up to MaxOutput bytes a stream, the newest bytes winning.
 type Result struct {
 	Stdout, Stderr []byte
-	ExitCode       int
-	Took           time.Duration
+	// ExitCode is SignalBase plus the signal's number where a signal ended the command.
+	ExitCode int
+	Took     time.Duration
 }
+
+// SignalBase is what shells add to a signal's number to make an exit code.
+const SignalBase = 128
 
 // MaxOutput is how many bytes of each stream a Result keeps.
 const MaxOutput = 8 << 20
