@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // Home is where labctl keeps what must survive: golden images and instances.
@@ -71,6 +72,18 @@ func (h Home) Instance(name string) InstanceDir {
 	return InstanceDir(filepath.Join(h.Instances(), name))
 }
 
+// removedPrefix starts with a dot, which no name may, so that such a folder is never taken for an instance.
+const removedPrefix = ".removed-"
+
+// Removed is where an instance's folder is moved to before its files are removed, so that a removal cut short leaves no
+// half instance. unique tells removals of one name apart.
+func (h Home) Removed(name, unique string) string {
+	return filepath.Join(h.Instances(), removedPrefix+name+"-"+unique)
+}
+
+// IsRemoved reports whether base, the last element of a path below Instances, names a folder on its way out.
+func IsRemoved(base string) bool { return strings.HasPrefix(base, removedPrefix) }
+
 // Stages is the folder of the build cache: one folder per stage and input digest.
 func (h Home) Stages() string { return filepath.Join(h.Cache, "stages") }
 
@@ -134,3 +147,6 @@ func (d InstanceDir) UserKey() string { return d.join("id_ed25519") }
 
 // HostKey is the guest's SSH host key, made by labctl, so that it is pinned from the first connection on.
 func (d InstanceDir) HostKey() string { return d.join("host_ed25519") }
+
+// KnownHosts pins the guest's host key for the system's own ssh client.
+func (d InstanceDir) KnownHosts() string { return d.join("known_hosts") }
