@@ -1,0 +1,170 @@
+// Package config holds labctl's settings: defaults < file < environment < flags, decoded once and strictly.
+// Nothing below the commands sees viper or the environment.
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cgoa-labs/labctl/config/layout"
+)
+
+// Config is every setting, decoded and checked.
+type Config struct {
+	StateDir    string   `mapstructure:"stateDir"`
+	CacheDir    string   `mapstructure:"cacheDir"`
+	GuestDir    string   `mapstructure:"guestDir"`
+	Accelerator string   `mapstructure:"accelerator"`
+	Language    string   `mapstructure:"language"`
+	Color       string   `mapstructure:"color"`
+	Instance    Instance `mapstructure:"instance"`
+	Image       Image    `mapstructure:"image"`
+	Timeouts    Timeouts `mapstructure:"timeouts"`
+}
+
+// Instance is the shape of a new instance.
+type Instance struct {
+	CPUs   int  `mapstructure:"cpus"`
+	Memory Size `mapstructure:"memory"`
+	Disk   Size `mapstructure:"disk"`
+	// Port is the loopback port for SSH; 0 takes a free one.
+	Port int `mapstructure:"port"`
+}
+
+// Image says which golden image is used and how it is built.
+type Image struct {
+	Name   string `mapstructure:"name"`
+	Source string `mapstructure:"source"`
+	// ModulesDir is the folder of nested Go modules that an image's parts are built from; empty where none was found.
+	ModulesDir string `mapstructure:"modulesDir"`
+	// AptMirror is where Debian packages come from; empty means what this host itself uses.
+	AptMirror string `mapstructure:"aptMirror"`
+}
+
+// Timeouts bound the long waits.
+type Timeouts struct {
+	Boot   time.Duration `mapstructure:"boot"`
+	Verify time.Duration `mapstructure:"verify"`
+	Build  time.Duration `mapstructure:"build"`
+}
+
+// Home is where state and cache live.
+func (c Config) Home() layout.Home { return layout.Home{State: c.StateDir, Cache: c.CacheDir} }
+
+// key is one setting: how it is named, what it is for, where it is kept and what may be in it.
+type key struct {
+	name, doc string
+	// field points at the decoded value.
+	field func(*Config) any
+	// isPath marks a file or folder, made absolute from where it was written.
+	isPath bool
+	// allowed lists the words that may be used; empty means any.
+	allowed []string
+	// check returns what is wrong and the fix, or nothing.
+	check func(*Config) (what, fix string)
+}
+
+// languages that lab texts are written in.
+var languages = []string{"auto", "en", "ja", "ko", "zh"}
+
+func keys() []key {
+	return []key{
+		{name: "stateDir", isPath: true, doc: "where images, instances and the debug log are kept",
+			field: func(c *Config) any { return &c.StateDir }, check: notEmpty(func(c *Config) string { return c.StateDir })},
+		{name: "cacheDir", isPath: true, doc: "where build results are kept that can be made again",
+			field: func(c *Config) any { return &c.CacheDir }, check: notEmpty(func(c *Config) string { return c.CacheDir })},
+		{name: "instance.cpus", doc: "CPUs of a new instance",
+			field: func(c *Config) any { return &c.Instance.CPUs }, check: between(func(c *Config) int { return c.Instance.CPUs }, 1, 64)},
+		{name: "instance.memory", doc: "memory of a new instance",
+			field: func(c *Config) any { return &c.Instance.Memory }, check: sizeFrom(func(c *Config) Size { return c.Instance.Memory }, GiB, MiB)},
+		{name: "instance.disk", doc: "disk of a new instance; the file grows as it is written",
+			field: func(c *Config) any { return &c.Instance.Disk }, check: sizeFrom(func(c *Config) Size { return c.Instance.Disk }, 4*GiB, GiB)},
+		{name: "instance.port", doc: "loopback port for SSH of a new instance; 0 takes a free one",
+			field: func(c *Config) any { return &c.Instance.Port }, check: func(c *Config) (string, string) {
+				if p := c.Instance.Port; p != 0 && (p < 1024 || p > 65535) {
+					return fmt.Sprintf("%d is not a port that can be used", p), "use 0 for a free port, or 1024 to 65535"
+				}
+				return "", ""
+			}},
+		{name: "accelerator", allowed: []string{"auto", "kvm", "tcg"}, doc: "auto proves KVM with a tiny boot and else emulates; kvm, tcg",
+			field: func(c *Config) any { return &c.Accelerator }},
+		{name: "image.name", doc: "golden image that new instances are cloned from",
+			field: func(c *Config) any { return &c.Image.Name }, check: func(c *Config) (string, string) {
+				if err := layout.CheckName("image", c.Image.Name); err != nil {
+					return fmt.Sprintf("%q cannot be the name of an image", c.Image.Name), "use 1 to 32 lower-case letters, digits and hyphens, starting with a letter"
+				}
+				return "", ""
+			}},
+		{name: "image.source", allowed: []string{"auto", "release", "modules"}, doc: "where an image's parts come from: auto, release, modules",
+			field: func(c *Config) any { return &c.Image.Source }},
+		{name: "image.modulesDir", isPath: true, doc: "source tree that parts are built from; found from labctl's own folder upwards",
+			field: func(c *Config) any { return &c.Image.ModulesDir }},
+		{name: "image.aptMirror", doc: "where Debian packages come from; empty means what this host uses",
+			field: func(c *Config) any { return &c.Image.AptMirror }},
+		{name: "guestDir", isPath: true, doc: "folder of the programs that run in the guest (lab-ci, …); labctl's own folder",
+			field: func(c *Config) any { return &c.GuestDir }, check: notEmpty(func(c *Config) string { return c.GuestDir })},
+		{name: "timeouts.boot", doc: "longest wait for an instance to become ready",
+			field: func(c *Config) any { return &c.Timeouts.Boot }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Boot })},
+		{name: "timeouts.verify", doc: "longest wait for one verify",
+			field: func(c *Config) any { return &c.Timeouts.Verify }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Verify })},
+		{name: "timeouts.build", doc: "longest wait for an image build",
+			field: func(c *Config) any { return &c.Timeouts.Build }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Build })},
+		{name: "language", allowed: languages, doc: "language of lab texts, where a lab has them; auto follows LANG",
+			field: func(c *Config) any { return &c.Language }},
+		{name: "color", allowed: []string{"auto", "always", "never"}, doc: "colours in the output; auto means on a terminal, unless NO_COLOR is set",
+			field: func(c *Config) any { return &c.Color }},
+	}
+}
+
+// Doc is the name and meaning of one setting.
+type Doc struct{ Key, Env, Meaning string }
+
+// Docs lists every setting.
+func Docs() []Doc {
+	var docs []Doc
+	for _, k := range keys() {
+		docs = append(docs, Doc{Key: k.name, Env: envName(k.name), Meaning: k.doc})
+	}
+	return docs
+}
+
+func notEmpty(get func(*Config) string) func(*Config) (string, string) {
+	return func(c *Config) (string, string) {
+		if get(c) == "" {
+			return "is empty", "name a folder, or leave the setting out"
+		}
+		return "", ""
+	}
+}
+
+func between(get func(*Config) int, low, high int) func(*Config) (string, string) {
+	return func(c *Config) (string, string) {
+		if n := get(c); n < low || n > high {
+			return fmt.Sprintf("%d is out of range", n), fmt.Sprintf("use %d to %d", low, high)
+		}
+		return "", ""
+	}
+}
+
+func sizeFrom(get func(*Config) Size, least, unit Size) func(*Config) (string, string) {
+	return func(c *Config) (string, string) {
+		switch n := get(c); {
+		case n < least:
+			return n.String() + " is too little", "use " + least.String() + " or more"
+		case n > 16*TiB:
+			return n.String() + " is too much", "use " + (16 * TiB).String() + " or less"
+		case n%unit != 0:
+			return n.String() + " is not a whole number of " + unit.String()[1:], "use such as " + (n/unit*unit + unit).String()
+		}
+		return "", ""
+	}
+}
+
+func wait(get func(*Config) time.Duration) func(*Config) (string, string) {
+	return func(c *Config) (string, string) {
+		if d := get(c); d < time.Second || d > 24*time.Hour {
+			return d.String() + " is out of range", "use 1s to 24h"
+		}
+		return "", ""
+	}
+}

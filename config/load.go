@@ -1,0 +1,290 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
+
+	"github.com/cgoa-labs/labctl/config/layout"
+)
+
+// Flag is a command-line flag that was given.
+type Flag struct {
+	Key   string // the setting, such as "instance.cpus"
+	Name  string // without dashes, such as "cpus"
+	Value string
+}
+
+// Source is where a value came from.
+type Source struct {
+	Kind string `json:"kind"` // default, file, env, flag
+	// Name is the file with its line, the variable or the flag.
+	Name string `json:"name,omitempty"`
+}
+
+func (s Source) String() string {
+	if s.Name == "" {
+		return s.Kind
+	}
+	return s.Name
+}
+
+// Setting is one effective value.
+type Setting struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Source Source `json:"source"`
+}
+
+// Loaded is the settings together with where each came from.
+type Loaded struct {
+	Config
+	// File is the settings file, whether or not it exists.
+	File string
+	// FileRead says that File exists and was read.
+	FileRead bool
+	Settings []Setting
+}
+
+const envPrefix = "LABCTL_"
+
+// FileVariable names the settings file, as the flag --config does.
+const FileVariable = envPrefix + "CONFIG"
+
+// Load reads every source. file is the value of --config, empty where it was not given. The error is *Error where a setting
+// cannot be used.
+func Load(file string, flags []Flag) (Loaded, error) {
+	l := Loaded{}
+	explicit := ""
+	switch {
+	case file != "":
+		l.File, explicit = file, "--config"
+	case os.Getenv(FileVariable) != "":
+		l.File, explicit = os.Getenv(FileVariable), FileVariable
+	default:
+		dir := os.Getenv("XDG_CONFIG_HOME")
+		if dir == "" {
+			user, err := os.UserHomeDir()
+			if err != nil {
+				return l, fmt.Errorf("find the home folder: %w", err)
+			}
+			dir = filepath.Join(user, ".config")
+		}
+		l.File = filepath.Join(dir, "labctl", "config.yaml")
+	}
+	var err error
+	if l.File, err = absolute(l.File, ""); err != nil {
+		return l, err
+	}
+
+	v := viper.New()
+	v.SetConfigType("yaml")
+	defaults, err := defaultValues()
+	if err != nil {
+		return l, err
+	}
+	sources := map[string]Source{}
+	for _, k := range keys() {
+		v.SetDefault(k.name, defaults[k.name])
+		sources[k.name] = Source{Kind: "default"}
+	}
+
+	var problems []Problem
+	text, err := os.ReadFile(l.File)
+	switch {
+	case err == nil:
+		lines, bad := positions(l.File, text)
+		problems = append(problems, bad...)
+		if len(bad) == 0 {
+			if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
+				return l, fmt.Errorf("read %s: %w", l.File, err)
+			}
+		}
+		l.FileRead = true
+		for name, line := range lines {
+			sources[name] = Source{Kind: "file", Name: fmt.Sprintf("%s:%d", l.File, line)}
+		}
+	case errors.Is(err, fs.ErrNotExist) && explicit == "":
+		// The default file is optional.
+	case errors.Is(err, fs.ErrNotExist):
+		return l, &Error{Problems: []Problem{{Source: explicit, What: "there is no file " + l.File, Fix: "name a file that exists, or leave " + explicit + " out"}}}
+	default:
+		return l, &Error{Problems: []Problem{{Source: l.File, What: "cannot be read: " + err.Error(), Fix: "make it readable, or name another with --config"}}}
+	}
+
+	problems = append(problems, unknownVariables(os.Environ())...)
+	for _, k := range keys() {
+		env := envName(k.name)
+		if err := v.BindEnv(k.name, env); err != nil {
+			return l, fmt.Errorf("bind %s: %w", env, err)
+		}
+		if os.Getenv(env) != "" {
+			sources[k.name] = Source{Kind: "env", Name: env}
+		}
+	}
+	for _, f := range flags {
+		v.Set(f.Key, f.Value)
+		sources[f.Key] = Source{Kind: "flag", Name: "--" + f.Name}
+	}
+
+	err = v.Unmarshal(&l.Config, func(dc *mapstructure.DecoderConfig) {
+		dc.ErrorUnused, dc.WeaklyTypedInput = true, false
+		dc.DecodeHook = decode
+	})
+	bad := decodeProblems(err, sources)
+	problems = append(problems, bad...)
+	if err != nil && len(bad) == 0 && len(problems) == 0 {
+		return l, fmt.Errorf("decode the settings: %w", err)
+	}
+	problems = append(problems, l.finish(sources, problems)...)
+	if len(problems) > 0 {
+		return l, &Error{Problems: problems}
+	}
+	return l, nil
+}
+
+// finish makes paths absolute, checks values and fills Settings. Keys that already have a problem are not checked again.
+func (l *Loaded) finish(sources map[string]Source, known []Problem) []Problem {
+	var problems []Problem
+	add := func(k key, what, fix string) {
+		problems = append(problems, Problem{Source: sources[k.name].describe(), Key: k.name, What: what, Fix: fix})
+	}
+	for _, k := range keys() {
+		if slices.ContainsFunc(known, func(p Problem) bool { return p.Key == k.name }) {
+			continue
+		}
+		source, field := sources[k.name], k.field(&l.Config)
+		if text, ok := field.(*string); ok {
+			if k.isPath && *text != "" {
+				base := ""
+				if source.Kind == "file" {
+					base = filepath.Dir(l.File)
+				}
+				path, err := absolute(*text, base)
+				if err != nil {
+					add(k, err.Error(), "write the whole path")
+					continue
+				}
+				*text = path
+			}
+			if len(k.allowed) > 0 && !slices.Contains(k.allowed, *text) {
+				add(k, fmt.Sprintf("%q is not one of its values", *text), "use "+strings.Join(k.allowed, ", "))
+				continue
+			}
+		}
+		if k.check != nil {
+			if what, fix := k.check(&l.Config); what != "" {
+				add(k, what, fix)
+				continue
+			}
+		}
+		l.Settings = append(l.Settings, Setting{Key: k.name, Value: format(field), Source: source})
+	}
+	return problems
+}
+
+func (s Source) describe() string {
+	if s.Kind == "env" {
+		return "environment variable " + s.Name
+	}
+	return s.String()
+}
+
+// absolute resolves ~ and what is relative to base, which is the current folder where empty.
+func absolute(path, base string) (string, error) {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("find the home folder: %w", err)
+		}
+		return filepath.Join(user, path[1:]), nil
+	}
+	if base != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(base, path)
+	}
+	return filepath.Abs(path)
+}
+
+// defaultValues are written as a file would write them.
+func defaultValues() (map[string]any, error) {
+	home, err := layout.Default()
+	if err != nil {
+		return nil, err
+	}
+	guestDir, modulesDir := programFolders()
+	return map[string]any{
+		"stateDir": home.State, "cacheDir": home.Cache, "guestDir": guestDir,
+		"accelerator": "auto", "language": "auto", "color": "auto",
+		"instance.cpus": 2, "instance.memory": "3GiB", "instance.disk": "12GiB", "instance.port": 0,
+		"image.name": "lab", "image.source": "auto", "image.modulesDir": modulesDir, "image.aptMirror": "",
+		"timeouts.boot": "10m", "timeouts.verify": "3m", "timeouts.build": "90m",
+	}, nil
+}
+
+// programFolders are the folder of this program and, above it, the source tree with nested modules, if any.
+func programFolders() (program, modules string) {
+	exe, err := os.Executable()
+	if err != nil {
+		return ".", ""
+	}
+	if real, err := filepath.EvalSymlinks(exe); err == nil {
+		exe = real
+	}
+	program = filepath.Dir(exe)
+	for dir := program; ; dir = filepath.Dir(dir) {
+		candidate := filepath.Join(dir, "images", "modules")
+		if info, err := os.Stat(candidate); err == nil && info.IsDir() {
+			return program, candidate
+		}
+		if dir == filepath.Dir(dir) {
+			return program, ""
+		}
+	}
+}
+
+// envName is LABCTL_IMAGE_MODULES_DIR for image.modulesDir.
+func envName(key string) string {
+	var b strings.Builder
+	b.WriteString(envPrefix)
+	lower := false
+	for _, r := range key {
+		if unicode.IsUpper(r) && lower {
+			b.WriteByte('_')
+		}
+		lower = unicode.IsLower(r)
+		if r == '.' {
+			r = '_'
+		}
+		b.WriteRune(unicode.ToUpper(r))
+	}
+	return b.String()
+}
+
+func unknownVariables(environ []string) []Problem {
+	known := []string{FileVariable}
+	for _, k := range keys() {
+		known = append(known, envName(k.name))
+	}
+	var problems []Problem
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
+			continue
+		}
+		fix := "unset it; `labctl config --help` lists the settings"
+		if near := Nearest(name, known); near != "" {
+			fix = "did you mean " + near + "?"
+		}
+		problems = append(problems, Problem{Source: "environment variable " + name, What: "there is no such setting", Fix: fix})
+	}
+	return problems
+}
