@@ -169,7 +169,10 @@ func (p *VirtioPort) Write(data []byte) (int, error) {
 		case time.Now().After(deadline):
 			return written, fmt.Errorf("the host did not read for %s", writeWait)
 		default:
-			p.Wait(context.Background(), 100*time.Millisecond)
+			poll := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLOUT}}
+			if _, err := unix.Poll(poll, 100); err == nil && poll[0].Revents&unix.POLLHUP != 0 {
+				return written, errors.New("the host has left")
+			}
 		}
 	}
 	return written, nil
