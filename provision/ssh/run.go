@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -25,12 +26,49 @@ func (c *Client) Run(ctx context.Context, cmd run.Cmd) (run.Result, error) {
 	}
 	start := time.Now()
 	var stdout, stderr run.Buffer
+	in := &input{from: cmd.Stdin}
 	err := c.session(ctx, run.Quote(cmd.Argv), func(s *ssh.Session) error {
-		s.Stdin, s.Stdout, s.Stderr = cmd.Stdin, also(&stdout, cmd.Stdout), also(&stderr, cmd.Stderr)
+		s.Stdout, s.Stderr = also(&stdout, cmd.Stdout), also(&stderr, cmd.Stderr)
+		if err := in.feed(s); err != nil {
+			return err
+		}
 		return s.Start(line(cmd))
 	})
+	if broken := in.broken.Load(); err == nil && broken != nil {
+		err = fmt.Errorf("%s: read its input: %w", run.Quote(cmd.Argv), *broken)
+	}
 	res := run.Result{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Took: time.Since(start)}
 	return c.result(cmd.Argv, res, err)
+}
+
+// input feeds a session. The session's own way reports it as an error when a command ends without reading all of it.
+type input struct {
+	from   io.Reader
+	broken atomic.Pointer[error]
+}
+
+func (in *input) feed(s *ssh.Session) error {
+	if in.from == nil {
+		return nil // the session then gives an empty input
+	}
+	pipe, err := s.StdinPipe()
+	if err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(pipe, in)
+		pipe.Close()
+	}()
+	return nil
+}
+
+// Read tells what goes wrong on this side from what goes wrong on the guest's.
+func (in *input) Read(p []byte) (int, error) {
+	n, err := in.from.Read(p)
+	if err != nil && err != io.EOF {
+		in.broken.Store(&err)
+	}
+	return n, err
 }
 
 func also(keep io.Writer, to io.Writer) io.Writer {

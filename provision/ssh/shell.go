@@ -48,7 +48,10 @@ func (c *Client) Shell(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 		}
 	}
 	err := c.session(ctx, "the shell", func(s *ssh.Session) error {
-		s.Stdin, s.Stdout, s.Stderr = stdin, stdout, stderr
+		s.Stdout, s.Stderr = stdout, stderr
+		if err := (&input{from: stdin}).feed(s); err != nil {
+			return err
+		}
 		if tty {
 			if err := s.RequestPty(terminal(), height, width, ssh.TerminalModes{}); err != nil {
 				return err

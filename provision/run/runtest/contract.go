@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -102,6 +103,11 @@ func Contract(t *testing.T, r run.Runner) {
 	t.Run("input that the command does not read is no error", func(t *testing.T) {
 		_, err := r.Run(ctx, run.Cmd{Argv: []string{"true"}, Stdin: strings.NewReader(strings.Repeat("x", 1<<20))})
 		require.NoError(t, err)
+	})
+	t.Run("input that cannot be read is an error", func(t *testing.T) {
+		broken := errors.New("disk on fire")
+		_, err := r.Run(ctx, run.Cmd{Argv: []string{"cat"}, Stdin: io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken))})
+		require.ErrorIs(t, err, broken)
 	})
 	t.Run("output beyond the limit keeps the newest", func(t *testing.T) {
 		over := 1 << 20
