@@ -25,7 +25,11 @@ type BusyError struct {
 	Name string
 	// PID is who holds the lock, 0 where unknown.
 	PID int
+	// Err is why waiting ended, such as ctx's cause.
+	Err error
 }
+
+func (e *BusyError) Unwrap() error { return e.Err }
 
 func (e *BusyError) Error() string {
 	if e.PID == 0 {
@@ -76,3 +80,54 @@ func (e *BootError) Error() string {
 }
 
 func (e *BootError) Unwrap() error { return e.Err }
+
+// PortError says that the wanted SSH port cannot be had; nothing was changed.
+type PortError struct {
+	Port int
+	// Owner names who has the port, such as "instance \"bob\"" or "nginx (pid 12)"; empty where unknown.
+	Owner string
+}
+
+func (e *PortError) Error() string {
+	if e.Owner == "" {
+		return fmt.Sprintf("port %d on 127.0.0.1 is taken", e.Port)
+	}
+	return fmt.Sprintf("port %d on 127.0.0.1 is taken by %s", e.Port, e.Owner)
+}
+
+// Hint is the next action.
+func (e *PortError) Hint() string {
+	return "choose another port, or none to let labctl take a free one"
+}
+
+// HostError says that this host cannot run instances: a program is missing, a folder is unsafe, a path is too long.
+type HostError struct{ Problem, Fix string }
+
+func (e *HostError) Error() string { return e.Problem }
+
+// Hint is the next action.
+func (e *HostError) Hint() string { return e.Fix }
+
+// BrokenError says that an instance's files cannot be used.
+type BrokenError struct{ Name, Reason string }
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("instance %q is broken: %s", e.Name, e.Reason)
+}
+
+// Hint is the next action.
+func (e *BrokenError) Hint() string {
+	return "`labctl down " + e.Name + "` removes it (its work is lost)"
+}
+
+// IncompleteError says that making an instance was interrupted.
+type IncompleteError struct{ Name string }
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("instance %q is half made: making it was interrupted", e.Name)
+}
+
+// Hint is the next action.
+func (e *IncompleteError) Hint() string {
+	return "`labctl up " + e.Name + "` finishes it, `labctl down " + e.Name + "` removes it"
+}

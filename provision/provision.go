@@ -64,8 +64,9 @@ type Endpoint struct {
 }
 
 // Driver runs instances on one hypervisor. Every call is safe to repeat: Create of an equal instance, Start of a running
-// one, Stop of a stopped one and Delete of an absent one succeed and change nothing. Each takes the instance's lock
-// for as long as it runs and returns *BusyError when another process holds it past ctx's end.
+// one, Stop of a stopped one and Delete of an absent one succeed and change nothing. Those four and Sweep take the
+// instance's lock for as long as they run and return *BusyError when another process holds it past ctx's end; the others
+// only look, and answer also while an instance is being worked on.
 type Driver interface {
 	// Info says what this driver is and can do.
 	Info() Info
