@@ -1,0 +1,188 @@
+// Package container builds container images from layers and writes them as one OCI archive that containerd imports.
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// StandInLabel is on every image that takes another's name, with what it really is.
+const StandInLabel = "dev.labctl.stand-in"
+
+// epoch is the time stamp of all that is made here, so that equal inputs give equal digests.
+var epoch = time.Unix(0, 0).UTC()
+
+// Image is one image to build.
+type Image struct {
+	// Name is the full reference that the guest knows it by.
+	Name   string
+	Layers []v1.Layer
+	Config v1.Config
+	// StandIn says what the image really is, where it takes another's name.
+	StandIn string
+}
+
+// Entry is one file, folder or link of a layer.
+type Entry struct {
+	// Path is relative to the container's root.
+	Path string
+	// Link makes a symbolic link to this target.
+	Link string
+	// File is copied from this machine; Content is used where it is empty. With neither and a trailing slash in Path it is a folder.
+	File    string
+	Content []byte
+	// Mode is the permission bits; 0 means 0644, or 0755 for a folder.
+	Mode int64
+	UID  int
+	GID  int
+}
+
+// FileLayer is a layer made of an uncompressed tar archive on this machine.
+func FileLayer(path string) (v1.Layer, error) {
+	return tarball.LayerFromFile(path, tarball.WithMediaType(types.OCIUncompressedLayer))
+}
+
+// EntryLayer writes entries as a tar archive to file and returns it as a layer.
+func EntryLayer(file string, entries ...Entry) (v1.Layer, error) {
+	if err := writeTar(file, entries); err != nil {
+		return nil, fmt.Errorf("layer %s: %w", filepath.Base(file), err)
+	}
+	return FileLayer(file)
+}
+
+func writeTar(file string, entries []Entry) (err error) {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	w := tar.NewWriter(out)
+	for _, e := range entries {
+		if err := writeEntry(w, e); err != nil {
+			return fmt.Errorf("%s: %w", e.Path, err)
+		}
+	}
+	return w.Close()
+}
+
+func writeEntry(w *tar.Writer, e Entry) error {
+	header := &tar.Header{Name: path.Clean(e.Path), Mode: e.Mode, Uid: e.UID, Gid: e.GID, ModTime: epoch, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+	var content io.Reader = bytes.NewReader(e.Content)
+	header.Size = int64(len(e.Content))
+	switch {
+	case e.Link != "":
+		header.Typeflag, header.Linkname, header.Size, header.Mode = tar.TypeSymlink, e.Link, 0, 0o777
+	case strings.HasSuffix(e.Path, "/"):
+		header.Typeflag, header.Name = tar.TypeDir, header.Name+"/"
+		if header.Mode == 0 {
+			header.Mode = 0o755
+		}
+	case e.File != "":
+		f, err := os.Open(e.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		content, header.Size = f, info.Size()
+	}
+	if header.Mode == 0 {
+		header.Mode = 0o644
+	}
+	if err := w.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := io.Copy(w, content)
+	return err
+}
+
+// WriteArchive builds the images and writes them to file as an OCI archive. scratch is an empty folder for its use.
+// Layers that images share are stored once.
+func WriteArchive(file, scratch string, list []Image) error {
+	dir, err := layout.Write(scratch, empty.Index)
+	if err != nil {
+		return err
+	}
+	for _, img := range list {
+		built, err := build(img)
+		if err != nil {
+			return fmt.Errorf("image %s: %w", img.Name, err)
+		}
+		ref, err := name.ParseReference(img.Name)
+		if err != nil {
+			return err
+		}
+		if err := dir.AppendImage(built, layout.WithAnnotations(map[string]string{
+			// containerd names the image after the first; the second is what the OCI specification asks for.
+			"io.containerd.image.name":          fullName(ref),
+			"org.opencontainers.image.ref.name": ref.Identifier(),
+		})); err != nil {
+			return fmt.Errorf("image %s: %w", img.Name, err)
+		}
+	}
+	return tarDir(file, scratch)
+}
+
+// fullName is the reference in the form that Kubernetes' runtime interface keys images by.
+func fullName(ref name.Reference) string {
+	registry := ref.Context().RegistryStr()
+	if registry == name.DefaultRegistry {
+		registry = "docker.io"
+	}
+	return registry + "/" + ref.Context().RepositoryStr() + ":" + ref.Identifier()
+}
+
+func build(img Image) (v1.Image, error) {
+	base := mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1)
+	out, err := mutate.AppendLayers(base, img.Layers...)
+	if err != nil {
+		return nil, err
+	}
+	file, err := out.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.Architecture, file.OS, file.Created = "amd64", "linux", v1.Time{Time: epoch}
+	file.Config = img.Config
+	if img.StandIn != "" {
+		labels := map[string]string{StandInLabel: img.StandIn}
+		for k, v := range img.Config.Labels {
+			labels[k] = v
+		}
+		file.Config.Labels = labels
+	}
+	return mutate.ConfigFile(out, file)
+}
+
+func tarDir(file, dir string) (err error) {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	w := tar.NewWriter(out)
+	if err := w.AddFS(os.DirFS(dir)); err != nil {
+		return err
+	}
+	return w.Close()
+}

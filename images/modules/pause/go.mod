@@ -1,0 +1,3 @@
+module github.com/cgoa-labs/labctl/images/modules/pause
+
+go 1.27.0
