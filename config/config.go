@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cgoa-labs/labctl/config/layout"
@@ -45,6 +46,7 @@ type Image struct {
 type Timeouts struct {
 	Boot   time.Duration `mapstructure:"boot"`
 	Verify time.Duration `mapstructure:"verify"`
+	Solve  time.Duration `mapstructure:"solve"`
 	Build  time.Duration `mapstructure:"build"`
 }
 
@@ -62,6 +64,17 @@ type key struct {
 	allowed []string
 	// check returns what is wrong and the fix, or nothing.
 	check func(*Config) (what, fix string)
+}
+
+// LabLanguage is the language that lab texts are wanted in; lang is the value of LANG.
+func (c Config) LabLanguage(lang string) string {
+	if c.Language != "auto" {
+		return c.Language
+	}
+	if len(lang) >= 2 && slices.Contains(languages, lang[:2]) {
+		return lang[:2]
+	}
+	return "en"
 }
 
 // languages that lab texts are written in.
@@ -107,6 +120,8 @@ func keys() []key {
 			field: func(c *Config) any { return &c.Timeouts.Boot }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Boot })},
 		{name: "timeouts.verify", doc: "longest wait for one verify",
 			field: func(c *Config) any { return &c.Timeouts.Verify }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Verify })},
+		{name: "timeouts.solve", doc: "longest wait for one solve or reset",
+			field: func(c *Config) any { return &c.Timeouts.Solve }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Solve })},
 		{name: "timeouts.build", doc: "longest wait for an image build",
 			field: func(c *Config) any { return &c.Timeouts.Build }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Build })},
 		{name: "language", allowed: languages, doc: "language of lab texts, where a lab has them; auto follows LANG",

@@ -257,3 +257,10 @@ func TestNearest(t *testing.T) {
 		require.Equal(t, want, config.Nearest(word, names), word)
 	}
 }
+
+func TestLabLanguage(t *testing.T) {
+	for lang, want := range map[string]string{"ja_JP.UTF-8": "ja", "ko": "ko", "zh_CN": "zh", "de_DE": "en", "C": "en", "": "en"} {
+		require.Equal(t, want, config.Config{Language: "auto"}.LabLanguage(lang), lang)
+		require.Equal(t, "ko", config.Config{Language: "ko"}.LabLanguage(lang))
+	}
+}

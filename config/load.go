@@ -226,7 +226,7 @@ func defaultValues() (map[string]any, error) {
 		"accelerator": "auto", "language": "auto", "color": "auto",
 		"instance.cpus": 2, "instance.memory": "3GiB", "instance.disk": "12GiB", "instance.port": 0,
 		"image.name": "lab", "image.source": "auto", "image.modulesDir": modulesDir, "image.aptMirror": "",
-		"timeouts.boot": "10m", "timeouts.verify": "3m", "timeouts.build": "90m",
+		"timeouts.boot": "10m", "timeouts.verify": "3m", "timeouts.solve": "30m", "timeouts.build": "90m",
 	}, nil
 }
 
@@ -276,8 +276,8 @@ func unknownVariables(environ []string) []Problem {
 	}
 	var problems []Problem
 	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
+		name, value, _ := strings.Cut(entry, "=")
+		if value == "" || !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
 			continue
 		}
 		fix := "unset it; `labctl config --help` lists the settings"

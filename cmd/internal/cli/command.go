@@ -13,7 +13,11 @@ import (
 func prepare(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
-	root.SetHelpCommand(helpCommand(root))
+	help := helpCommand(root)
+	if groups := root.Groups(); len(groups) > 0 {
+		help.GroupID = groups[len(groups)-1].ID
+	}
+	root.SetHelpCommand(help)
 	walk(root, func(cmd *cobra.Command) {
 		cmd.SuggestionsMinimumDistance = 2
 		if check := cmd.Args; check != nil {
@@ -32,6 +36,7 @@ func prepare(root *cobra.Command) {
 				return unknown(cmd, args[0])
 			}
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			cmd.DisableFlagsInUseLine = true
 		}
 	})
 }

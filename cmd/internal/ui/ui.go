@@ -125,7 +125,7 @@ func (f *Format) Type() string { return "text|json" }
 // AddFormat adds -o to a command that prints a result.
 func AddFormat(cmd *cobra.Command, f *Format) {
 	*f = Text
-	cmd.Flags().VarP(f, "output", "o", "`format` of the result: text or json")
+	cmd.Flags().VarP(f, "output", "o", "format of the result")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -1,0 +1,145 @@
+package about
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+)
+
+// versions is the result of version as JSON.
+type versions struct {
+	Schema   string `json:"schema"`
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	// Hypervisor, Labs and Images are told with --all.
+	Hypervisor string           `json:"hypervisor,omitempty"`
+	Labs       []labrun.Program `json:"labs,omitempty"`
+	Images     []imageVersions  `json:"images,omitempty"`
+}
+
+type imageVersions struct {
+	Name     string            `json:"name"`
+	Digest   string            `json:"digest"`
+	Source   string            `json:"source"`
+	Versions map[string]string `json:"versions"`
+	StandIns map[string]string `json:"standIns,omitempty"`
+}
+
+// NewVersion is the command version.
+func NewVersion(f *factory.Factory) *cobra.Command {
+	var all bool
+	var format ui.Format
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Show labctl's version and, on request, every part's",
+		Example: "  labctl version\n  labctl version --all -o json",
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := own()
+			if all {
+				if err := v.add(cmd.Context(), f); err != nil {
+					return err
+				}
+			}
+			if format == ui.JSON {
+				return f.UI().JSON(v)
+			}
+			v.print(f.UI())
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also the hypervisor, the labs and what each image is made of")
+	ui.AddFormat(cmd, &format)
+	return cmd
+}
+
+// own is what the Go toolchain recorded in this program.
+func own() versions {
+	v := versions{Schema: ui.Schema("version"), Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+func (v *versions) add(ctx context.Context, f *factory.Factory) error {
+	driver, err := f.Driver()
+	if err != nil {
+		return err
+	}
+	info := driver.Info()
+	v.Hypervisor = info.Name + " " + info.Version
+	if info.Version == "" {
+		v.Hypervisor = info.Name + " (not installed)"
+	}
+	for _, lab := range labrun.All() {
+		p, err := labrun.Locate(f.Settings().GuestDir, lab)
+		if missing := new(labrun.MissingError); errors.As(err, &missing) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		v.Labs = append(v.Labs, p)
+	}
+	all, _ := f.Images().List(ctx) // doctor tells what is wrong with the others
+	for _, img := range all {
+		m := img.Metadata
+		v.Images = append(v.Images, imageVersions{m.Name, m.Digest, string(m.Source), m.Versions, m.StandIns})
+	}
+	return nil
+}
+
+func (v versions) print(u *ui.UI) {
+	line := "labctl " + v.Version
+	if v.Revision != "" {
+		line += " " + v.Revision[:min(len(v.Revision), 12)]
+		if v.Modified {
+			line += " with changes"
+		}
+	}
+	u.Print("%s (%s, %s)", line, v.Go, v.Platform)
+	if v.Hypervisor != "" {
+		u.Print("%s", v.Hypervisor)
+	}
+	for _, lab := range v.Labs {
+		u.Print("lab %s: %s", lab.Lab, lab.SHA256[:12])
+	}
+	for _, img := range v.Images {
+		u.Print("image %s, from %s:", img.Name, img.Source)
+		table := ui.Table{Indent: "  "}
+		for _, name := range slices.Sorted(maps.Keys(img.Versions)) {
+			standIn := ""
+			if other := img.StandIns[name]; other != "" {
+				standIn = fmt.Sprintf("(stand-in: %s)", other)
+			}
+			table.Row(name, img.Versions[name], standIn)
+		}
+		table.Write(u.Out)
+	}
+}

@@ -1,0 +1,63 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cgoa-labs/labctl/bootstrap/stage"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/images"
+)
+
+// Ensure returns the image that the settings name, building it where it is missing.
+func Ensure(ctx context.Context, f *factory.Factory, progress *ui.Progress) (images.Image, error) {
+	name := f.Settings().Image.Name
+	img, err := f.Images().Get(ctx, name)
+	var missing *images.NotFoundError
+	if err != nil && !errors.As(err, &missing) {
+		return img, err
+	}
+	builder, builderErr := f.Builder()
+	if builderErr != nil {
+		if missing == nil {
+			return img, nil // it is there; that it could not be built again does not matter now
+		}
+		return img, builderErr
+	}
+	if missing == nil {
+		if why, err := builder.Outdated(ctx, img); err == nil && why != "" {
+			progress.Note("image %s is not the newest (%s); `labctl image build` makes it so, instances keep theirs", name, why)
+		}
+		return img, nil
+	}
+	progress.Note("image %s is not there yet: building it takes most of an hour on a small machine, once; an interrupted build goes on where it stopped", name)
+	return Make(ctx, f, builder, false, progress)
+}
+
+// Make checks the host and builds the image that the settings name.
+func Make(ctx context.Context, f *factory.Factory, builder factory.Builder, force bool, progress *ui.Progress) (images.Image, error) {
+	c := f.Settings()
+	b := factory.Build{Name: c.Image.Name, Force: force, Sink: progress.Sink("image")}
+	if err := factory.Preflight("build image "+b.Name, builder.Preflight(ctx, b)); err != nil {
+		return images.Image{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.Build, fmt.Errorf("not built within %s", c.Timeouts.Build))
+	defer cancel()
+	img, err := builder.Build(ctx, b)
+	if err != nil {
+		return img, fmt.Errorf("build image %s: %w", b.Name, err)
+	}
+	return img, nil
+}
+
+// Prove reads the whole image as one stage; a damaged one is an *images.DamagedError.
+func Prove(ctx context.Context, f *factory.Factory, img images.Image, progress *ui.Progress) error {
+	return stage.Run(ctx, &struct{}{}, progress.Sink(""), stage.Stage[struct{}]{
+		Name: "read image " + img.Metadata.Name,
+		Run: func(ctx context.Context, _ *struct{}, detail func(string)) error {
+			return f.Images().Verify(ctx, img, detail)
+		},
+	})
+}

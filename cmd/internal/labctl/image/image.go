@@ -1,0 +1,328 @@
+// Package image has the commands on golden images: build, list, inspect, rm.
+package image
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/config"
+	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/images"
+	"github.com/cgoa-labs/labctl/labs/check"
+)
+
+// New is the command image with its children.
+func New(f *factory.Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Build, list, inspect and remove golden images",
+		Long:  "A golden image holds the guest's system, k3s, Argo CD and all container images. Instances are cloned from it.",
+	}
+	cmd.AddCommand(newBuild(f), newList(f), newInspect(f), newRemove(f))
+	return cmd
+}
+
+func newBuild(f *factory.Factory) *cobra.Command {
+	var force bool
+	var format ui.Format
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Build a golden image",
+		Long: `Build a golden image. Only what has changed since the last build is made again, and an interrupted build goes on
+where it stopped. Instances made from an older image keep it.
+
+The parts come from one of two sources: release takes upstream's own files, modules builds them from Go modules and Debian
+packages. auto takes release where upstream answers within two seconds.`,
+		Example: `  labctl image build
+  labctl image build --source modules
+  labctl image build --force`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return build(cmd.Context(), f, force, format) },
+	}
+	factory.Setting(cmd, "image.name", "name", "NAME", "name of the image")
+	factory.Setting(cmd, "image.source", "source", "NAME", "auto, release or modules")
+	factory.Setting(cmd, "image.modulesDir", "modules-dir", "DIR", "source tree that parts are built from")
+	factory.Setting(cmd, "image.aptMirror", "apt-mirror", "URL", "where Debian packages come from")
+	factory.Setting(cmd, "timeouts.build", "timeout", "TIME", "longest wait for the build")
+	cmd.Flags().BoolVar(&force, "force", false, "build it again even if nothing has changed, such as when it is damaged")
+	ui.AddFormat(cmd, &format)
+	return cmd
+}
+
+type document struct {
+	Schema  string          `json:"schema"`
+	Image   images.Image    `json:"image"`
+	UsedBy  []string        `json:"usedBy,omitempty"`
+	Checks  []check.Result  `json:"checks,omitempty"`
+	Timings []ui.Timing     `json:"timings,omitempty"`
+	Dir     layout.ImageDir `json:"dir"`
+}
+
+func build(ctx context.Context, f *factory.Factory, force bool, format ui.Format) error {
+	builder, err := f.Builder()
+	if err != nil {
+		return err
+	}
+	if err := refuseStranding(ctx, f, builder, force); err != nil {
+		return err
+	}
+	progress := f.UI().NewProgress()
+	defer progress.Close()
+	img, err := Make(ctx, f, builder, force, progress)
+	if err != nil {
+		return err
+	}
+	progress.Close()
+	progress.Summary()
+	if format == ui.JSON {
+		return f.UI().JSON(document{Schema: ui.Schema("image-build"), Image: img, Dir: img.Dir, Timings: progress.Timings()})
+	}
+	f.UI().Print("image %s is ready: %s, from %s, %s", img.Metadata.Name, short(img.Metadata.Digest), img.Metadata.Source, ui.Bytes(size(img)))
+	return nil
+}
+
+// refuseStranding refuses a build that would put another image in the place of one that instances stand on: their disks
+// would be useless without it.
+func refuseStranding(ctx context.Context, f *factory.Factory, builder factory.Builder, force bool) error {
+	name := f.Settings().Image.Name
+	img, err := f.Images().Get(ctx, name)
+	if err != nil {
+		return nil // nothing there that could be lost
+	}
+	if !force {
+		if why, err := builder.Outdated(ctx, img); err == nil && why == "" {
+			return nil // it stays as it is
+		}
+	}
+	users, err := usedBy(ctx, f, img)
+	if err != nil {
+		return err
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	return &cli.UsageError{
+		Msg: fmt.Sprintf("image %s cannot be replaced while %s stands on it", name, strings.Join(users, ", ")),
+		Fix: fmt.Sprintf("build another beside it with --name, or `labctl down %s` first (its work is lost)", users[0]),
+	}
+}
+
+func size(img images.Image) (n int64) {
+	for _, file := range img.Metadata.Files {
+		n += file.Size
+	}
+	return n
+}
+
+func short(digest string) string {
+	digest = strings.TrimPrefix(digest, "sha256:")
+	return digest[:min(len(digest), 12)]
+}
+
+func newList(f *factory.Factory) *cobra.Command {
+	var format ui.Format
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List golden images", Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return list(cmd.Context(), f, format) },
+	}
+	ui.AddFormat(cmd, &format)
+	return cmd
+}
+
+func list(ctx context.Context, f *factory.Factory, format ui.Format) error {
+	all, bad := f.Images().List(ctx)
+	for _, err := range bad {
+		f.UI().Note("%v", err)
+	}
+	if format == ui.JSON {
+		if all == nil {
+			all = []images.Image{}
+		}
+		return f.UI().JSON(struct {
+			Schema string         `json:"schema"`
+			Images []images.Image `json:"images"`
+		}{ui.Schema("images"), all})
+	}
+	if len(all) == 0 {
+		f.UI().Note("there is no image yet; `labctl up` or `labctl image build` makes one")
+		return nil
+	}
+	var table ui.Table
+	table.Row("NAME", "DIGEST", "SOURCE", "SIZE", "BUILT", "KUBERNETES", "ARGO CD")
+	for _, img := range all {
+		m := img.Metadata
+		table.Row(m.Name, short(m.Digest), string(m.Source), ui.Bytes(size(img)), m.Created.Local().Format("2006-01-02 15:04"), m.Versions["kubernetes"], m.Versions["argocd"])
+	}
+	table.Write(f.Out)
+	return nil
+}
+
+func newInspect(f *factory.Factory) *cobra.Command {
+	var verify bool
+	var format ui.Format
+	cmd := &cobra.Command{
+		Use:     "inspect [NAME]",
+		Short:   "Show what a golden image is made of, and prove it whole",
+		Long:    "Show what a golden image is made of: versions, stand-ins, files. With --verify every file is read and compared with its digest.",
+		Example: "  labctl image inspect\n  labctl image inspect lab --verify",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return cli.OneArg("the name of an image")(cmd, args)
+		},
+		ValidArgsFunction: f.CompleteOneImage,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := f.Settings().Image.Name
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return inspect(cmd.Context(), f, name, verify, format)
+		},
+	}
+	cmd.Flags().BoolVar(&verify, "verify", false, "read every file and compare it with its digest")
+	ui.AddFormat(cmd, &format)
+	return cmd
+}
+
+// find is the image of this name; the names that there are help where it is not there.
+func find(ctx context.Context, f *factory.Factory, name string) (images.Image, error) {
+	if err := layout.CheckName("image", name); err != nil {
+		return images.Image{}, err
+	}
+	img, err := f.Images().Get(ctx, name)
+	if err == nil {
+		return img, nil
+	}
+	all, _ := f.Images().List(ctx)
+	var names []string
+	for _, other := range all {
+		names = append(names, other.Metadata.Name)
+	}
+	if near := config.Nearest(name, names); near != "" && near != name {
+		return img, &cli.UsageError{Msg: err.Error(), Fix: "did you mean " + near + "?"}
+	}
+	return img, err
+}
+
+func inspect(ctx context.Context, f *factory.Factory, name string, verify bool, format ui.Format) error {
+	img, err := find(ctx, f, name)
+	if err != nil {
+		return err
+	}
+	users, err := usedBy(ctx, f, img)
+	if err != nil {
+		return err
+	}
+	if verify {
+		progress := f.UI().NewProgress()
+		defer progress.Close()
+		if err := Prove(ctx, f, img, progress); err != nil {
+			return err
+		}
+		progress.Close()
+	}
+	if format == ui.JSON {
+		return f.UI().JSON(document{Schema: ui.Schema("image"), Image: img, Dir: img.Dir, UsedBy: users})
+	}
+	m, u := img.Metadata, f.UI()
+	var table ui.Table
+	table.Row("name", m.Name)
+	table.Row("digest", m.Digest)
+	table.Row("folder", string(img.Dir))
+	table.Row("source", string(m.Source))
+	table.Row("built", m.Created.Local().Format("2006-01-02 15:04:05"))
+	table.Row("needs", fmt.Sprintf("%d MiB of memory, %d GiB of disk", m.MinMemoryMiB, m.MinDiskGiB))
+	if len(users) > 0 {
+		table.Row("used by", strings.Join(users, ", "))
+	}
+	table.Write(u.Out)
+	section(u, "versions", m.Versions)
+	section(u, "stand-ins (parts that take another's place)", m.StandIns)
+	u.Print("\n%s", u.Result.Bold("files"))
+	files := ui.Table{Indent: "  "}
+	for _, file := range m.Files {
+		files.Row(file.Name, ui.Bytes(file.Size), short(file.SHA256))
+	}
+	files.Write(u.Out)
+	return nil
+}
+
+func section(u *ui.UI, title string, values map[string]string) {
+	if len(values) == 0 {
+		return
+	}
+	u.Print("\n%s", u.Result.Bold(title))
+	table := ui.Table{Indent: "  "}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		table.Row(name, values[name])
+	}
+	table.Write(u.Out)
+}
+
+// usedBy lists the instances whose disks stand on the image.
+func usedBy(ctx context.Context, f *factory.Factory, img images.Image) ([]string, error) {
+	driver, err := f.Driver()
+	if err != nil {
+		return nil, err
+	}
+	all, err := driver.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the instances: %w", err)
+	}
+	var names []string
+	for _, st := range all {
+		if st.Spec.Image == img.Dir {
+			names = append(names, st.Name)
+		}
+	}
+	return names, nil
+}
+
+func newRemove(f *factory.Factory) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "rm NAME", Aliases: []string{"remove"}, Short: "Remove a golden image",
+		Long:              "Remove a golden image that no instance is made from. What it was built from stays in the cache, so that building it again is quick.",
+		Args:              cli.OneArg("the name of an image"),
+		ValidArgsFunction: f.CompleteOneImage,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return remove(cmd.Context(), f, args[0], yes)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func remove(ctx context.Context, f *factory.Factory, name string, yes bool) error {
+	img, err := find(ctx, f, name)
+	if err != nil {
+		return err
+	}
+	users, err := usedBy(ctx, f, img)
+	if err != nil {
+		return err
+	}
+	if len(users) > 0 {
+		return &cli.UsageError{
+			Msg: fmt.Sprintf("image %s is used by %s", name, strings.Join(users, ", ")),
+			Fix: "`labctl down " + users[0] + "` first (its work is lost), or keep the image",
+		}
+	}
+	if err := f.Confirm(ctx, yes, fmt.Sprintf("Remove image %s (%s)?", name, ui.Bytes(size(img)))); err != nil {
+		return err
+	}
+	if err := f.Images().Remove(ctx, name); err != nil {
+		return err
+	}
+	f.UI().Print("image %s is removed", name)
+	return nil
+}

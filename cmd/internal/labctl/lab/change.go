@@ -1,0 +1,148 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cgoa-labs/labctl/bootstrap/stage"
+	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
+	"github.com/cgoa-labs/labctl/labs"
+	"github.com/cgoa-labs/labctl/provision"
+)
+
+// NewSolve is the command solve.
+func NewSolve(f *factory.Factory) *cobra.Command {
+	var t target
+	var step, to int
+	cmd := &cobra.Command{
+		Use:   "solve --lab LAB",
+		Short: "Apply the reference solution of a lab's steps",
+		Long: `Apply the reference solution of a lab's steps, the way the lab's text teaches it, and verify each. Steps that are done
+already stay as they are. What it does is told on the way.`,
+		Example: `  labctl solve --lab ci --step 1
+  labctl solve --lab ci --to 4
+  labctl solve --lab ci -i alice`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("step") && cmd.Flags().Changed("to") {
+				return cli.Misused(cmd, "--step is one step and --to all steps up to one: use only one of them")
+			}
+			known, err := t.find(cmd, map[string]int{"step": step, "to": to})
+			if err != nil {
+				return err
+			}
+			return change(cmd.Context(), f, t, known, labrun.Call{Action: "solve", Step: step, To: to}, nil)
+		},
+	}
+	t.flags(f, cmd)
+	stepFlag(cmd, &step, "step", "solve only step `N`")
+	stepFlag(cmd, &to, "to", "solve all steps up to `N`")
+	factory.Setting(cmd, "timeouts.solve", "timeout", "TIME", "longest wait for all of it")
+	return cmd
+}
+
+// NewReset is the command reset.
+func NewReset(f *factory.Factory) *cobra.Command {
+	var t target
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "reset --lab LAB",
+		Short: "Put a lab back to its start",
+		Long: `Put one lab back to its start, in the same instance: all work on it is removed, other labs stay as they are. It ends by
+proving that nothing of the lab is left, and fails where something is. It may be run again at any time.`,
+		Example: `  labctl reset --lab ci
+  labctl reset --lab ci -i alice --yes`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if t.lab == "" {
+				return &cli.UsageError{Msg: "what is to be reset?", Fix: "put one lab back to its start with `labctl reset --lab ci`; to make the whole instance new, `labctl down NAME` and `labctl up NAME`"}
+			}
+			known, err := t.find(cmd, nil)
+			if err != nil {
+				return err
+			}
+			return change(cmd.Context(), f, t, known, labrun.Call{Action: "reset"}, func(st provision.Status) error {
+				return f.Confirm(cmd.Context(), yes, fmt.Sprintf("Remove all work on lab %s in %s?", known.ID, st.Name))
+			})
+		},
+	}
+	t.flags(f, cmd)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	factory.Setting(cmd, "timeouts.solve", "timeout", "TIME", "longest wait")
+	return cmd
+}
+
+// change runs a call that changes the guest and tells what it does on the way.
+func change(ctx context.Context, f *factory.Factory, t target, known labrun.Known, call labrun.Call, ask func(provision.Status) error) error {
+	s, err := open(ctx, f, known, t.instance)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if ask != nil {
+		if err := ask(s.status); err != nil {
+			return err
+		}
+	}
+	progress := f.UI().NewProgress()
+	defer progress.Close()
+	log := &lines{each: func(line string) { progress.Note("  %s", f.UI().Notes.Dim(line)) }}
+	call.Log, call.Timeout = log, f.Settings().Timeouts.Solve
+	var report labs.Report
+	err = stage.Run(ctx, &report, progress.Sink(""), stage.Stage[labs.Report]{
+		Name: call.Action + " lab " + known.ID + " in " + s.status.Name,
+		Run: func(ctx context.Context, report *labs.Report, detail func(string)) (err error) {
+			*report, err = s.run(ctx, call, detail)
+			return err
+		},
+	})
+	log.flush()
+	if err != nil {
+		return unstaged(err)
+	}
+	progress.Close()
+	return show(f, s.status.Name, t.format, report)
+}
+
+// lines hands on what is written to it line by line.
+type lines struct {
+	each func(string)
+
+	mu   sync.Mutex
+	part bytes.Buffer
+}
+
+var _ io.Writer = (*lines)(nil)
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.part.Write(p)
+	for {
+		line, rest, whole := bytes.Cut(l.part.Bytes(), []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		text, rest := string(line), bytes.Clone(rest)
+		l.part.Reset()
+		l.part.Write(rest)
+		l.each(text)
+	}
+}
+
+// flush hands on what did not end with a line break.
+func (l *lines) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.part.Len() > 0 {
+		l.each(l.part.String())
+		l.part.Reset()
+	}
+}

@@ -1,0 +1,59 @@
+// Package labrun runs lab programs in guests: which labs there are, getting a lab's program into the guest, and calling it
+// in one round trip.
+package labrun
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/config"
+)
+
+// Known is what labctl knows of a lab without asking a guest. Everything else is the lab's own to tell.
+type Known struct {
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	Steps int    `json:"steps"`
+}
+
+// All is every lab, in the order in which they are best done. A test keeps it the same as the labs themselves.
+func All() []Known {
+	return []Known{
+		{ID: "ci", Title: "A delivery pipeline with Git and Argo CD", Steps: 8},
+	}
+}
+
+func ids() []string {
+	var all []string
+	for _, lab := range All() {
+		all = append(all, lab.ID)
+	}
+	return all
+}
+
+// Find is the lab of this id; another is a *cli.UsageError.
+func Find(id string) (Known, error) {
+	for _, lab := range All() {
+		if lab.ID == id {
+			return lab, nil
+		}
+	}
+	if id == "" {
+		return Known{}, &cli.UsageError{Msg: "which lab?", Fix: "say it with --lab: " + strings.Join(ids(), ", ")}
+	}
+	fix := "the labs are: " + strings.Join(ids(), ", ")
+	if near := config.Nearest(id, ids()); near != "" {
+		fix = "did you mean " + near + "?"
+	}
+	return Known{}, &cli.UsageError{Msg: fmt.Sprintf("there is no lab %q", id), Fix: fix}
+}
+
+// CheckStep refuses a step that the lab does not have. flag is how it was given.
+func (k Known) CheckStep(flag string, step int) error {
+	if step >= 1 && step <= k.Steps {
+		return nil
+	}
+	return &cli.UsageError{Msg: fmt.Sprintf("--%s: lab %s has no step %s", flag, k.ID, strconv.Itoa(step)), Fix: fmt.Sprintf("its steps are 1 to %d", k.Steps)}
+}

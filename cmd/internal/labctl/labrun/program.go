@@ -1,0 +1,58 @@
+package labrun
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Program is a lab's program on this host.
+type Program struct {
+	Lab    string `json:"lab"`
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+}
+
+// MissingError says that a lab's program is not where labctl looks for it.
+type MissingError struct{ Lab, Path string }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("the program of lab %s is not there: %s", e.Lab, e.Path)
+}
+
+// Hint is the next action.
+func (e *MissingError) Hint() string {
+	return "run `make` in labctl's source tree, or set guestDir to the folder that has it"
+}
+
+// Locate finds the lab's program in guestDir.
+func Locate(guestDir string, lab Known) (Program, error) {
+	p := Program{Lab: lab.ID, Path: filepath.Join(guestDir, "lab-"+lab.ID)}
+	file, err := os.Open(p.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, &MissingError{Lab: lab.ID, Path: p.Path}
+	}
+	if err != nil {
+		return p, fmt.Errorf("read the program of lab %s: %w", lab.ID, err)
+	}
+	defer func() { _ = file.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return p, fmt.Errorf("read the program of lab %s: %w", lab.ID, err)
+	}
+	p.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return p, nil
+}
+
+// guestPrefix is where lab programs live in the guest. The file's name carries its digest, so that its presence says that it
+// is the right one and nothing has to be read.
+const guestPrefix = "/usr/local/lib/labctl/"
+
+// remote is the program's path in the guest; link is the name under which people find it there.
+func (p Program) remote() string { return guestPrefix + "lab-" + p.Lab + "-" + p.SHA256[:12] }
+func (p Program) link() string   { return "/usr/local/bin/lab-" + p.Lab }

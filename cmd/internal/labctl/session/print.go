@@ -1,0 +1,65 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/labs"
+	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/provision"
+)
+
+func printUp(u *ui.UI, st provision.Status, b *bringUp) {
+	u.Print("%s is ready: %s", u.Result.Bold(st.Name), shape(st))
+	for i, report := range b.reports {
+		printSteps(u, b.programs[i].Lab, report)
+	}
+	u.Print("\nnext:")
+	next := ui.Table{Indent: "  "}
+	next.Row("labctl ssh "+st.Name, "log in and work")
+	for _, p := range b.programs {
+		next.Row("labctl verify --lab "+p.Lab+" -i "+st.Name, "check the work")
+	}
+	next.Row("labctl stop "+st.Name, "power off, keeping the work")
+	next.Row("labctl down "+st.Name, "remove it with all work")
+	next.Write(u.Out)
+}
+
+// printSteps lists a lab's steps by what is left to do; why a step is not done is for verify to say.
+func printSteps(u *ui.UI, lab string, report labs.Report) {
+	done := 0
+	table := ui.Table{Indent: "  "}
+	for _, s := range report.Steps {
+		word, paint := "not done", u.Result.Dim
+		switch s.State {
+		case check.Passed:
+			word, paint = "done", u.Result.Good
+			done++
+		case check.Error:
+			word, paint = "could not be checked", u.Result.Warn
+		}
+		table.Cells(ui.Cell{Text: fmt.Sprintf("%2d", s.Step)}, ui.Cell{Text: word, Paint: paint}, ui.Cell{Text: s.Title})
+	}
+	heading := u.Result.Bold("lab " + lab)
+	if known, err := labrun.Find(lab); err == nil {
+		heading += ", " + known.Title
+	}
+	u.Print("\n%s: %d of %d steps done", heading, done, len(report.Steps))
+	table.Write(u.Out)
+	if report.Error != "" {
+		u.Print("  %s", u.Result.Warn(report.Error))
+	}
+}
+
+func shape(st provision.Status) string {
+	s := fmt.Sprintf("%d CPUs, %s memory, SSH on 127.0.0.1:%d", st.Spec.CPUs, ui.Bytes(int64(st.Spec.MemoryMiB)<<20), st.Spec.SSHPort)
+	switch st.Accelerator {
+	case "tcg":
+		s += ", emulated, which is slower than KVM"
+	case "":
+	default:
+		s += ", " + st.Accelerator
+	}
+	return s
+}

@@ -1,0 +1,132 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/provision"
+)
+
+// NewStatus is the command status.
+func NewStatus(f *factory.Factory) *cobra.Command {
+	var format ui.Format
+	cmd := &cobra.Command{
+		Use:     "status [NAME]",
+		Short:   "List the instances",
+		Long:    "List the instances and what is known of them without asking their guests. `labctl doctor --guest NAME` asks.",
+		Example: "  labctl status\n  labctl status -o json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return cli.OneArg("the name of an instance")(cmd, args)
+		},
+		ValidArgsFunction: f.CompleteOneInstance,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return status(cmd.Context(), f, name, format)
+		},
+	}
+	ui.AddFormat(cmd, &format)
+	return cmd
+}
+
+func status(ctx context.Context, f *factory.Factory, name string, format ui.Format) error {
+	driver, err := f.Driver()
+	if err != nil {
+		return err
+	}
+	var all []provision.Status
+	if name != "" {
+		st, err := f.Pick(ctx, name)
+		if err != nil {
+			return err
+		}
+		all = append(all, st)
+	} else if all, err = driver.List(ctx); err != nil {
+		return fmt.Errorf("list the instances: %w", err)
+	}
+	if format == ui.JSON {
+		if all == nil {
+			all = []provision.Status{}
+		}
+		return f.UI().JSON(struct {
+			Schema    string             `json:"schema"`
+			Instances []provision.Status `json:"instances"`
+		}{ui.Schema("status"), all})
+	}
+	u := f.UI()
+	if len(all) == 0 {
+		u.Note("there is no instance yet; `labctl up` makes one")
+		return nil
+	}
+	var table ui.Table
+	table.Row("NAME", "STATE", "SINCE", "CPUS", "MEMORY", "DISK", "SSH PORT", "IMAGE", "NOTE")
+	for _, st := range all {
+		table.Cells(row(u, st)...)
+	}
+	table.Write(u.Out)
+	return nil
+}
+
+func row(u *ui.UI, st provision.Status) []ui.Cell {
+	paint := u.Result.Dim
+	since, note := "", st.Reason
+	switch st.Power {
+	case provision.Running:
+		paint = u.Result.Good
+		since = age(time.Since(st.Started))
+		if st.Accelerator == "tcg" && note == "" {
+			note = "emulated"
+		}
+	case provision.Broken:
+		paint = u.Result.Bad
+	}
+	cell := func(text string) ui.Cell { return ui.Cell{Text: text} }
+	orNone := func(n int, text string) ui.Cell {
+		if n == 0 {
+			text = "-"
+		}
+		return cell(text)
+	}
+	image := "-"
+	if st.Spec.Image != "" {
+		image = filepath.Base(string(st.Spec.Image))
+	}
+	if since == "" {
+		since = "-"
+	}
+	return []ui.Cell{
+		cell(st.Name), {Text: string(st.Power), Paint: paint}, cell(since),
+		orNone(st.Spec.CPUs, fmt.Sprint(st.Spec.CPUs)),
+		orNone(st.Spec.MemoryMiB, ui.Bytes(int64(st.Spec.MemoryMiB)<<20)),
+		orNone(st.Spec.DiskGiB, fmt.Sprintf("%d GiB", st.Spec.DiskGiB)),
+		orNone(st.Spec.SSHPort, fmt.Sprint(st.Spec.SSHPort)),
+		cell(image), {Text: note, Paint: u.Result.Dim},
+	}
+}
+
+// age is a duration in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

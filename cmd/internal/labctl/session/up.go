@@ -1,0 +1,289 @@
+// Package session has the commands of an instance's life: up, status, ssh, stop, start, down.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cgoa-labs/labctl/bootstrap/stage"
+	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/labs"
+	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/provision"
+)
+
+// defaultName is the instance that `labctl up` makes where none is named.
+const defaultName = "learner"
+
+// UpOptions are the arguments of up.
+type UpOptions struct {
+	Name   string
+	Format ui.Format
+	// Shaped says that a flag gave the instance's shape, so that one of another shape will not do.
+	Shaped bool
+}
+
+// NewUp is the command up. run is what it does, for tests; nil means the real one.
+func NewUp(f *factory.Factory, run func(context.Context, UpOptions) error) *cobra.Command {
+	var o UpOptions
+	if run == nil {
+		run = func(ctx context.Context, o UpOptions) error { return Up(ctx, f, o) }
+	}
+	cmd := &cobra.Command{
+		Use:   "up [NAME]",
+		Short: "Make an instance, start it and put the labs into it",
+		Long: `Make an instance, start it, wait until its platform is ready and put the labs into it.
+
+Without NAME the instance is called ` + defaultName + `. The golden image is built first where there is none: that takes most of
+an hour on a small machine, once. An instance that exists is started and checked; its disk and the work on it stay.
+The same command again goes on where an interrupted one stopped.`,
+		Example: `  labctl up
+  labctl up alice --cpus 4 --memory 6GiB
+  labctl up bob --port 2222 -o json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return cli.OneArg("the name of an instance")(cmd, args)
+		},
+		ValidArgsFunction: f.CompleteOneInstance,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Name = defaultName
+			if len(args) == 1 {
+				o.Name = args[0]
+			}
+			for _, name := range []string{"cpus", "memory", "disk", "port", "image"} {
+				o.Shaped = o.Shaped || cmd.Flags().Changed(name)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	factory.Setting(cmd, "instance.cpus", "cpus", "N", "CPUs of a new instance")
+	factory.Setting(cmd, "instance.memory", "memory", "SIZE", "memory of a new instance, such as 3GiB")
+	factory.Setting(cmd, "instance.disk", "disk", "SIZE", "disk of a new instance, such as 12GiB")
+	factory.Setting(cmd, "instance.port", "port", "PORT", "loopback port for SSH; 0 takes a free one")
+	factory.Setting(cmd, "accelerator", "accelerator", "NAME", "auto, kvm or tcg")
+	factory.Setting(cmd, "image.name", "image", "NAME", "golden image")
+	factory.Setting(cmd, "image.source", "source", "NAME", "where a missing image's parts come from: auto, release or modules")
+	factory.Setting(cmd, "timeouts.boot", "timeout", "TIME", "longest wait for the instance to become ready")
+	ui.AddFormat(cmd, &o.Format)
+	return cmd
+}
+
+// upDocument is the result of up as JSON.
+type upDocument struct {
+	Schema   string             `json:"schema"`
+	Instance provision.Status   `json:"instance"`
+	Endpoint provision.Endpoint `json:"endpoint"`
+	Guest    []check.Result     `json:"guest"`
+	Labs     []labs.Report      `json:"labs"`
+	Timings  []ui.Timing        `json:"timings"`
+}
+
+// Up makes, starts and checks an instance and puts the labs into it.
+func Up(ctx context.Context, f *factory.Factory, o UpOptions) error {
+	if err := layout.CheckName("instance", o.Name); err != nil {
+		return err
+	}
+	driver, err := f.Driver()
+	if err != nil {
+		return err
+	}
+	// Whatever cannot work is found before anything is changed.
+	programs, err := locateAll(f)
+	if err != nil {
+		return err
+	}
+	before, err := driver.Status(ctx, o.Name)
+	if err != nil {
+		return fmt.Errorf("look for instance %s: %w", o.Name, err)
+	}
+	if before.Power == provision.Broken {
+		return &factory.BrokenError{Name: o.Name, Reason: before.Reason}
+	}
+	progress := f.UI().NewProgress()
+	defer progress.Close()
+	b := &bringUp{f: f, driver: driver, name: o.Name, before: before, programs: programs, progress: progress}
+	if before.Power == provision.Absent || o.Shaped {
+		if b.spec, err = newSpec(ctx, f, o.Name, before.Power == provision.Absent, progress); err != nil {
+			return err
+		}
+	} else {
+		b.spec = before.Spec
+	}
+	if err := b.run(ctx); err != nil {
+		return err
+	}
+	progress.Close()
+	progress.Summary()
+
+	status, err := driver.Status(ctx, o.Name)
+	if err != nil {
+		return fmt.Errorf("look at instance %s: %w", o.Name, err)
+	}
+	if o.Format == ui.JSON {
+		return f.UI().JSON(upDocument{Schema: ui.Schema("up"), Instance: status, Endpoint: b.endpoint, Guest: b.guest, Labs: b.reports, Timings: progress.Timings()})
+	}
+	printUp(f.UI(), status, b)
+	return nil
+}
+
+func locateAll(f *factory.Factory) ([]labrun.Program, error) {
+	var programs []labrun.Program
+	for _, lab := range labrun.All() {
+		p, err := labrun.Locate(f.Settings().GuestDir, lab)
+		if err != nil {
+			return nil, err
+		}
+		programs = append(programs, p)
+	}
+	return programs, nil
+}
+
+// bringUp is the state of one up.
+type bringUp struct {
+	f        *factory.Factory
+	driver   provision.Driver
+	name     string
+	before   provision.Status
+	spec     provision.Spec
+	programs []labrun.Program
+	progress *ui.Progress
+
+	endpoint provision.Endpoint
+	conn     factory.Guest
+	guest    []check.Result
+	reports  []labs.Report
+}
+
+func (b *bringUp) run(ctx context.Context) error {
+	return stage.Run(ctx, b, b.progress.Sink(""),
+		stage.Stage[bringUp]{Name: "create " + b.name, Run: createStage},
+		stage.Stage[bringUp]{Name: "start " + b.name, Run: startStage},
+		stage.Stage[bringUp]{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
+		stage.Stage[bringUp]{Name: "labs", Run: labsStage},
+	)
+}
+
+func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
+	if err := b.driver.Create(ctx, b.spec); err != nil {
+		return err
+	}
+	if b.before.Power != provision.Absent {
+		return stage.ErrCached
+	}
+	return nil
+}
+
+func startStage(ctx context.Context, b *bringUp, progress func(string)) (err error) {
+	b.endpoint, err = start(ctx, b.f, b.driver, b.name, progress)
+	if err == nil && b.before.Power == provision.Running {
+		return stage.ErrCached
+	}
+	return err
+}
+
+func readyStage(ctx context.Context, b *bringUp, progress func(string)) error {
+	status, err := b.driver.Status(ctx, b.name)
+	if err != nil {
+		return err
+	}
+	if b.conn, err = b.f.Connect(ctx, status); err != nil {
+		return err
+	}
+	b.guest, err = waitReady(ctx, b.f, b.driver, b.name, b.conn, progress)
+	return err
+}
+
+func hangUp(_ context.Context, b *bringUp) error {
+	if b.conn == nil {
+		return nil
+	}
+	// A guest that hung up first is no fault.
+	_ = b.conn.Close()
+	return nil
+}
+
+func labsStage(ctx context.Context, b *bringUp, progress func(string)) error {
+	settings := b.f.Settings()
+	for _, p := range b.programs {
+		report, err := p.Run(ctx, b.conn, labrun.Call{
+			Action: "verify", Language: settings.LabLanguage(b.f.Env("LANG")), Timeout: settings.Timeouts.Verify,
+		}, progress)
+		if err != nil {
+			return err
+		}
+		b.reports = append(b.reports, report)
+	}
+	return nil
+}
+
+// start powers the instance on within the boot time.
+func start(ctx context.Context, f *factory.Factory, driver provision.Driver, name string, progress func(string)) (provision.Endpoint, error) {
+	limit := f.Settings().Timeouts.Boot
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &bootTimeout{limit})
+	defer cancel()
+	return driver.Start(ctx, name, progress)
+}
+
+// bootTimeout is why a boot was given up.
+type bootTimeout struct{ limit time.Duration }
+
+func (e *bootTimeout) Error() string { return fmt.Sprintf("not up within %s", e.limit) }
+
+// Hint is the next action.
+func (e *bootTimeout) Hint() string {
+	return "a busy machine needs more: stop other instances, or allow more with --timeout or timeouts.boot"
+}
+
+// waitReady waits until the guest keeps the guest contract.
+func waitReady(ctx context.Context, f *factory.Factory, driver provision.Driver, name string, guest factory.Guest, progress func(string)) ([]check.Result, error) {
+	var results []check.Result
+	limit := f.Settings().Timeouts.Boot
+	wait := check.Wait{Timeout: limit, Attempt: min(limit, 90*time.Second), Observe: func(r check.Result) { progress(r.Got) }}
+	last, err := wait.For(ctx, check.Check{ID: "platform", Title: "platform", Ask: func(ctx context.Context) (check.Outcome, error) {
+		results = nil
+		for _, c := range f.Parts.GuestChecks(guest, false) {
+			results = append(results, c.Run(ctx))
+		}
+		for _, r := range results {
+			if r.State != check.Passed {
+				out := check.NotYet(r.Wanted, r.Title+": "+r.Got, r.Hint)
+				return out, nil
+			}
+		}
+		return check.Pass("ready"), nil
+	}})
+	var timeout *check.TimeoutError
+	if errors.As(err, &timeout) {
+		return results, &notReadyError{
+			BootError: &provision.BootError{Name: name, Stage: "platform", Console: driver.ConsoleTail(name, 2000), Err: err},
+			hint:      last.Hint,
+		}
+	}
+	return results, err
+}
+
+// notReadyError adds the last check's hint to a boot error.
+type notReadyError struct {
+	*provision.BootError
+	hint string
+}
+
+func (e *notReadyError) Unwrap() error { return e.BootError }
+
+// Hint is the next action.
+func (e *notReadyError) Hint() string {
+	if e.hint != "" {
+		return e.hint
+	}
+	return fmt.Sprintf("it is still running: `labctl ssh %s` to look, or the same command again to go on waiting", e.Name)
+}
