@@ -26,9 +26,11 @@ import (
 // fakeParts are labctl's lower layers for scripts. FAKE, words separated by commas, says what goes wrong.
 func fakeParts() factory.Parts {
 	return factory.Parts{
-		Driver: func(c config.Config) (provision.Driver, error) { return &fakeDriver{home: c.Home()}, nil },
+		Driver: func(c config.Loaded, _ func(string)) (provision.Driver, error) {
+			return &fakeDriver{home: c.Home()}, nil
+		},
 		Images: func(c config.Config) factory.Images { return store.New(c.Home()) },
-		Builder: func(c config.Config) (factory.Builder, error) {
+		Builder: func(c config.Loaded) (factory.Builder, error) {
 			return &fakeBuilder{home: c.Home()}, nil
 		},
 		Dial: func(_ context.Context, ep provision.Endpoint) (factory.Guest, error) {
@@ -90,19 +92,22 @@ func (d *fakeDriver) Preflight(_ context.Context, spec provision.Spec) []check.R
 		{ID: "disk", Title: "disk", State: check.Passed, Got: "100 GiB free"},
 	}
 	if fake("no-qemu") {
-		results[0] = check.Result{ID: "qemu", Title: "QEMU", State: check.Failed, Wanted: "qemu-system-x86_64", Got: "it is not installed", Hint: "install it: apt-get install qemu-system-x86 qemu-utils"}
+		results[0] = check.Result{ID: "qemu", Title: "QEMU", State: check.Failed, Got: "QEMU is not installed", Hint: "install it: apt-get install qemu-system-x86 qemu-utils"}
 	}
 	if fake("no-memory") || spec.MemoryMiB > 20*1024 {
-		results[1] = check.Result{ID: "memory", Title: "memory", State: check.Failed, Wanted: fmt.Sprintf("%d MiB", spec.MemoryMiB), Got: "1024 MiB are free", Hint: "stop an instance, or use less with --memory"}
+		results[1] = check.Result{ID: "memory", Title: "memory", State: check.Failed, Got: (&provision.ResourceError{What: "memory", Need: fmt.Sprintf("%d MiB", spec.MemoryMiB), Have: "1024 MiB"}).Error(), Hint: "stop an instance, or use less with --memory"}
 	}
 	if fake("no-disk") {
-		results[2] = check.Result{ID: "disk", Title: "disk", State: check.Failed, Wanted: "6 GiB", Got: "2 GiB are free", Hint: "make room in the state folder"}
+		results[2] = check.Result{ID: "disk", Title: "disk", State: check.Failed, Got: (&provision.ResourceError{What: "disk space", Need: "6 GiB", Have: "2 GiB"}).Error(), Hint: "make room in the state folder"}
 	}
 	return results
 }
 
 func (d *fakeDriver) Create(_ context.Context, spec provision.Spec) error {
 	if have, err := d.Status(context.Background(), spec.Name); err == nil && have.Power != provision.Absent {
+		if have.Power == provision.Broken {
+			return &provision.BrokenError{Name: spec.Name, Reason: have.Reason}
+		}
 		if have.Spec.MemoryMiB != spec.MemoryMiB {
 			return &provision.ConflictError{Name: spec.Name, What: "memory", Have: fmt.Sprint(have.Spec.MemoryMiB) + " MiB", Want: fmt.Sprint(spec.MemoryMiB) + " MiB"}
 		}
@@ -282,7 +287,7 @@ type fakeBuilder struct{ home layout.Home }
 
 func (b *fakeBuilder) Preflight(context.Context, factory.Build) []check.Result {
 	if fake("no-tools") {
-		return []check.Result{{ID: "mmdebstrap", Title: "mmdebstrap", State: check.Failed, Got: "it is not installed", Hint: "install it: apt-get install mmdebstrap"}}
+		return []check.Result{{ID: "mmdebstrap", Title: "mmdebstrap", State: check.Failed, Got: "mmdebstrap is not installed", Hint: "install it: apt-get install mmdebstrap"}}
 	}
 	return []check.Result{{ID: "mmdebstrap", Title: "mmdebstrap", State: check.Passed, Got: "1.5"}}
 }

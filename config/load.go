@@ -288,3 +288,13 @@ func unknownVariables(environ []string) []Problem {
 	}
 	return problems
 }
+
+// Given reports whether a setting was written anywhere, rather than left to its default.
+func (l Loaded) Given(key string) bool {
+	for _, s := range l.Settings {
+		if s.Key == key {
+			return s.Source.Kind != "default"
+		}
+	}
+	return false
+}

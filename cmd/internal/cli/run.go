@@ -15,6 +15,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Version is the program's version, set by the linker.
+var Version = "unknown"
+
 // Options is what Run needs beside the command tree. The zero value works.
 type Options struct {
 	// Classify gives the exit code of an error of the program's own layers.

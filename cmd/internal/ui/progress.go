@@ -55,6 +55,9 @@ func (u *UI) NewProgress() *Progress {
 	if u.ErrTTY {
 		p.stopped.Go(p.spin)
 	}
+	u.mu.Lock()
+	u.progress = p
+	u.mu.Unlock()
 	return p
 }
 
@@ -213,6 +216,11 @@ func (p *Progress) Close() {
 	p.running = nil
 	p.mu.Unlock()
 	p.stopped.Wait()
+	p.ui.mu.Lock()
+	if p.ui.progress == p {
+		p.ui.progress = nil
+	}
+	p.ui.mu.Unlock()
 }
 
 // Timing is how long one stage took.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,9 @@ type UI struct {
 	// Result and Notes style what goes to Out and to Err.
 	Result, Notes Style
 	unicode       bool
+
+	mu       sync.Mutex
+	progress *Progress // the one that is on the screen
 }
 
 // New makes a UI. color is auto, always or never; auto means on a terminal that has colours, unless NO_COLOR is set.
@@ -73,8 +77,15 @@ func (s Style) Dim(text string) string { return s.paint("2", text) }
 // Bold is for headings.
 func (s Style) Bold(text string) string { return s.paint("1", text) }
 
-// Note writes a line to Err.
+// Note writes a line to Err, between the stages where some are shown.
 func (u *UI) Note(format string, args ...any) {
+	u.mu.Lock()
+	progress := u.progress
+	u.mu.Unlock()
+	if progress != nil {
+		progress.Note(format, args...)
+		return
+	}
 	_, _ = fmt.Fprintf(u.Err, format+"\n", args...)
 }
 

@@ -69,13 +69,10 @@ func NewVersion(f *factory.Factory) *cobra.Command {
 
 // own is what the Go toolchain recorded in this program.
 func own() versions {
-	v := versions{Schema: ui.Schema("version"), Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versions{Schema: ui.Schema("version"), Version: cli.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
-	}
-	if info.Main.Version != "" {
-		v.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		switch s.Key {

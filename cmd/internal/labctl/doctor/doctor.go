@@ -181,7 +181,7 @@ func instances(ctx context.Context, e *examination, _ func(string)) error {
 	for _, st := range all {
 		r := check.Result{ID: "instance-" + st.Name, Title: "instance " + st.Name, State: check.Passed, Got: string(st.Power)}
 		if st.Power == provision.Broken {
-			err := &factory.BrokenError{Name: st.Name, Reason: st.Reason}
+			err := &provision.BrokenError{Name: st.Name, Reason: st.Reason}
 			r.State, r.Got, r.Hint = check.Failed, st.Reason, err.Hint()
 		}
 		results = append(results, r)

@@ -62,9 +62,10 @@ type Builder interface {
 
 // Parts are the layers below. No part is made before a command needs it.
 type Parts struct {
-	Driver  func(config.Config) (provision.Driver, error)
+	// Driver may tell what is worth knowing and no error through say.
+	Driver  func(c config.Loaded, say func(line string)) (provision.Driver, error)
 	Images  func(config.Config) Images
-	Builder func(config.Config) (Builder, error)
+	Builder func(config.Loaded) (Builder, error)
 	Dial    func(ctx context.Context, ep provision.Endpoint) (Guest, error)
 	OpenSSH func(ep provision.Endpoint, knownHosts string, tty bool, command []string) ([]string, error)
 	// GuestChecks are the guest contract, to be asked once; deep adds what takes long.
@@ -176,7 +177,7 @@ func (f *Factory) Close() error {
 // Driver is what runs instances.
 func (f *Factory) Driver() (provision.Driver, error) {
 	if f.driver == nil {
-		driver, err := f.Parts.Driver(f.Settings().Config)
+		driver, err := f.Parts.Driver(f.Settings(), func(line string) { f.UI().Note("%s", line) })
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +190,7 @@ func (f *Factory) Driver() (provision.Driver, error) {
 func (f *Factory) Images() Images { return f.Parts.Images(f.Settings().Config) }
 
 // Builder builds golden images.
-func (f *Factory) Builder() (Builder, error) { return f.Parts.Builder(f.Settings().Config) }
+func (f *Factory) Builder() (Builder, error) { return f.Parts.Builder(f.Settings()) }
 
 // Classify gives the exit codes of errors that the layers below raise: 2 for a name or setting that is not there, else 3.
 func Classify(err error) (int, bool) {
@@ -197,9 +198,10 @@ func Classify(err error) (int, bool) {
 	var name *layout.NameError
 	var instance *provision.NotFoundError
 	var conflict *provision.ConflictError
+	var spec *provision.SpecError
 	var image *images.NotFoundError
 	switch {
-	case errors.As(err, &settings), errors.As(err, &name), errors.As(err, &instance), errors.As(err, &conflict), errors.As(err, &image):
+	case errors.As(err, &settings), errors.As(err, &name), errors.As(err, &instance), errors.As(err, &conflict), errors.As(err, &spec), errors.As(err, &image):
 		return cli.BadUsage, true
 	}
 	return 0, false

@@ -52,18 +52,6 @@ func (f *Factory) Pick(ctx context.Context, name string) (provision.Status, erro
 	return all[0], nil
 }
 
-// BrokenError says that an instance's files cannot be used.
-type BrokenError struct{ Name, Reason string }
-
-func (e *BrokenError) Error() string {
-	return fmt.Sprintf("instance %q cannot be used: %s", e.Name, e.Reason)
-}
-
-// Hint is the next action.
-func (e *BrokenError) Hint() string {
-	return "`labctl down " + e.Name + "` removes it; `labctl up " + e.Name + "` makes it new"
-}
-
 // UnreachableError says that a running instance does not answer by SSH.
 type UnreachableError struct {
 	Name string
@@ -103,7 +91,7 @@ func (f *Factory) Connect(ctx context.Context, st provision.Status) (Guest, erro
 func (f *Factory) Endpoint(ctx context.Context, st provision.Status) (provision.Endpoint, error) {
 	switch st.Power {
 	case provision.Broken:
-		return provision.Endpoint{}, &BrokenError{Name: st.Name, Reason: st.Reason}
+		return provision.Endpoint{}, &provision.BrokenError{Name: st.Name, Reason: st.Reason}
 	case provision.Absent:
 		return provision.Endpoint{}, &provision.NotFoundError{Name: st.Name}
 	case provision.Stopped:

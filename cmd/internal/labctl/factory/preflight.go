@@ -46,7 +46,7 @@ func reason(r check.Result) string {
 	case r.Wanted != "" && r.Got != "":
 		return fmt.Sprintf("%s: %s needed, but %s", s, r.Wanted, r.Got)
 	case r.Got != "":
-		return s + ": " + r.Got
+		return r.Got // a whole sentence, where nothing was wanted beside it
 	}
 	return fmt.Sprintf("%s: %s", s, r.State)
 }

@@ -53,7 +53,7 @@ func NewStop(f *factory.Factory) *cobra.Command {
 		Example: "  labctl stop\n  labctl stop alice",
 	}, func(ctx context.Context, st provision.Status) error {
 		if st.Power == provision.Broken {
-			return &factory.BrokenError{Name: st.Name, Reason: st.Reason}
+			return &provision.BrokenError{Name: st.Name, Reason: st.Reason}
 		}
 		return changePower(ctx, f, st, "stop", "stopped", format, func(ctx context.Context, driver provision.Driver, _ func(string)) error {
 			return driver.Stop(ctx, st.Name)
@@ -73,7 +73,7 @@ func NewStart(f *factory.Factory) *cobra.Command {
 		Example: "  labctl start\n  labctl start alice --timeout 20m",
 	}, func(ctx context.Context, st provision.Status) error {
 		if st.Power == provision.Broken {
-			return &factory.BrokenError{Name: st.Name, Reason: st.Reason}
+			return &provision.BrokenError{Name: st.Name, Reason: st.Reason}
 		}
 		return changePower(ctx, f, st, "start", "ready", format, func(ctx context.Context, driver provision.Driver, progress func(string)) error {
 			if _, err := start(ctx, f, driver, st.Name, progress); err != nil {

@@ -2,12 +2,16 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/image"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/images"
+	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/provision"
 )
 
@@ -23,33 +27,52 @@ func newSpec(ctx context.Context, f *factory.Factory, name string, isNew bool, p
 	if err != nil {
 		return spec, err
 	}
-	if isNew {
-		// Also before an image is built: an hour's work must not end with what could be known at its start.
-		if err := factory.Preflight("make instance "+name, driver.Preflight(ctx, spec)); err != nil {
+	img, err := f.Images().Get(ctx, c.Image.Name)
+	var missing *images.NotFoundError
+	switch {
+	case errors.As(err, &missing):
+		// It will be built.
+	case err != nil:
+		return spec, err
+	default:
+		spec.ImageDigest = img.Metadata.Digest
+		if err := bigEnough(spec, img.Metadata); err != nil {
 			return spec, err
 		}
 	}
-	img, err := image.Ensure(ctx, f, progress)
-	if err != nil {
+	if isNew {
+		// Also before an image is built: an hour's work must not end with what could be known at its start.
+		results := driver.Preflight(ctx, spec)
+		if missing != nil {
+			results = slices.DeleteFunc(results, func(r check.Result) bool { return r.ID == "image" })
+		}
+		if err := factory.Preflight("make instance "+name, results); err != nil {
+			return spec, err
+		}
+	}
+	if img, err = image.Ensure(ctx, f, progress); err != nil {
 		return spec, err
 	}
 	spec.Image, spec.ImageDigest = img.Dir, img.Metadata.Digest
-	if isNew {
-		// A clone of a damaged image would fail in some strange way, much later.
-		if err := image.Prove(ctx, f, img, progress); err != nil {
-			return spec, err
-		}
+	if err := bigEnough(spec, img.Metadata); err != nil || !isNew {
+		return spec, err
 	}
+	// A clone of a damaged image would fail in some strange way, much later.
+	return spec, image.Prove(ctx, f, img, progress)
+}
+
+// bigEnough refuses a guest that is too small for the image.
+func bigEnough(spec provision.Spec, m images.Metadata) error {
 	for _, least := range []struct {
 		what, unit string
 		have, need int
-	}{{"memory", "MiB", spec.MemoryMiB, img.Metadata.MinMemoryMiB}, {"disk", "GiB", spec.DiskGiB, img.Metadata.MinDiskGiB}} {
+	}{{"memory", "MiB", spec.MemoryMiB, m.MinMemoryMiB}, {"disk", "GiB", spec.DiskGiB, m.MinDiskGiB}} {
 		if least.have < least.need {
-			return spec, &cli.UsageError{
-				Msg: fmt.Sprintf("image %s needs at least %d %s of %s, not %d", img.Metadata.Name, least.need, least.unit, least.what, least.have),
+			return &cli.UsageError{
+				Msg: fmt.Sprintf("image %s needs at least %d %s of %s, not %d", m.Name, least.need, least.unit, least.what, least.have),
 				Fix: fmt.Sprintf("use --%s %d%s or more", least.what, least.need, least.unit),
 			}
 		}
 	}
-	return spec, nil
+	return nil
 }

@@ -106,14 +106,13 @@ func Up(ctx context.Context, f *factory.Factory, o UpOptions) error {
 	if err != nil {
 		return fmt.Errorf("look for instance %s: %w", o.Name, err)
 	}
-	if before.Power == provision.Broken {
-		return &factory.BrokenError{Name: o.Name, Reason: before.Reason}
-	}
 	progress := f.UI().NewProgress()
 	defer progress.Close()
 	b := &bringUp{f: f, driver: driver, name: o.Name, before: before, programs: programs, progress: progress}
-	if before.Power == provision.Absent || o.Shaped {
-		if b.spec, err = newSpec(ctx, f, o.Name, before.Power == provision.Absent, progress); err != nil {
+	// What an interrupted up left is broken, and finished by making it.
+	isNew := before.Power == provision.Absent || before.Power == provision.Broken
+	if isNew || o.Shaped {
+		if b.spec, err = newSpec(ctx, f, o.Name, isNew, progress); err != nil {
 			return err
 		}
 	} else {
@@ -177,7 +176,7 @@ func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
 	if err := b.driver.Create(ctx, b.spec); err != nil {
 		return err
 	}
-	if b.before.Power != provision.Absent {
+	if b.before.Power == provision.Stopped || b.before.Power == provision.Running {
 		return stage.ErrCached
 	}
 	return nil
