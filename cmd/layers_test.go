@@ -30,7 +30,9 @@ type row struct {
 // table has a row for every package. A pattern ending in /* covers the packages right below it.
 var table = map[string]row{
 	"config/layout": {rank: 1},
-	"config":        {rank: 2},
+	"config/size":   {rank: 1},
+	"config/strict": {rank: 2},
+	"config":        {rank: 3},
 
 	"provision/run":   {rank: 10},
 	"labs/check":      {rank: 10, guest: true},
@@ -84,6 +86,8 @@ var table = map[string]row{
 	"cmd/internal/labctl/factory": {rank: 53},
 	"cmd/internal/labctl/labrun":  {rank: 53},
 	"cmd/internal/labctl/image":   {rank: 54},
+	"cmd/internal/labctl/boot":    {rank: 54},
+	"cmd/internal/labctl/up":      {rank: 55},
 	"cmd/internal/labctl/session": {rank: 55},
 	"cmd/internal/labctl/lab":     {rank: 55},
 	"cmd/internal/labctl/doctor":  {rank: 55},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/config/size"
 )
 
 // Config is every setting, decoded and checked.
@@ -25,9 +26,9 @@ type Config struct {
 
 // Instance is the shape of a new instance.
 type Instance struct {
-	CPUs   int  `mapstructure:"cpus"`
-	Memory Size `mapstructure:"memory"`
-	Disk   Size `mapstructure:"disk"`
+	CPUs   int       `mapstructure:"cpus"`
+	Memory size.Size `mapstructure:"memory"`
+	Disk   size.Size `mapstructure:"disk"`
 	// Port is the loopback port for SSH; 0 takes a free one.
 	Port int `mapstructure:"port"`
 }
@@ -77,6 +78,14 @@ func (c Config) LabLanguage(lang string) string {
 	return "en"
 }
 
+func names() []string {
+	var all []string
+	for _, k := range keys() {
+		all = append(all, k.name)
+	}
+	return all
+}
+
 // languages that lab texts are written in.
 var languages = []string{"auto", "en", "ja", "ko", "zh"}
 
@@ -89,9 +98,9 @@ func keys() []key {
 		{name: "instance.cpus", doc: "CPUs of a new instance",
 			field: func(c *Config) any { return &c.Instance.CPUs }, check: between(func(c *Config) int { return c.Instance.CPUs }, 1, 64)},
 		{name: "instance.memory", doc: "memory of a new instance",
-			field: func(c *Config) any { return &c.Instance.Memory }, check: sizeFrom(func(c *Config) Size { return c.Instance.Memory }, GiB, MiB)},
+			field: func(c *Config) any { return &c.Instance.Memory }, check: sizeFrom(func(c *Config) size.Size { return c.Instance.Memory }, size.GiB, size.MiB)},
 		{name: "instance.disk", doc: "disk of a new instance; the file grows as it is written",
-			field: func(c *Config) any { return &c.Instance.Disk }, check: sizeFrom(func(c *Config) Size { return c.Instance.Disk }, 4*GiB, GiB)},
+			field: func(c *Config) any { return &c.Instance.Disk }, check: sizeFrom(func(c *Config) size.Size { return c.Instance.Disk }, 4*size.GiB, size.GiB)},
 		{name: "instance.port", doc: "loopback port for SSH of a new instance; 0 takes a free one",
 			field: func(c *Config) any { return &c.Instance.Port }, check: func(c *Config) (string, string) {
 				if p := c.Instance.Port; p != 0 && (p < 1024 || p > 65535) {
@@ -161,13 +170,13 @@ func between(get func(*Config) int, low, high int) func(*Config) (string, string
 	}
 }
 
-func sizeFrom(get func(*Config) Size, least, unit Size) func(*Config) (string, string) {
+func sizeFrom(get func(*Config) size.Size, least, unit size.Size) func(*Config) (string, string) {
 	return func(c *Config) (string, string) {
 		switch n := get(c); {
 		case n < least:
 			return n.String() + " is too little", "use " + least.String() + " or more"
-		case n > 16*TiB:
-			return n.String() + " is too much", "use " + (16 * TiB).String() + " or less"
+		case n > 16*size.TiB:
+			return n.String() + " is too much", "use " + (16 * size.TiB).String() + " or less"
 		case n%unit != 0:
 			return n.String() + " is not a whole number of " + unit.String()[1:], "use such as " + (n/unit*unit + unit).String()
 		}

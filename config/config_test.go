@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cgoa-labs/labctl/config"
+	"github.com/cgoa-labs/labctl/config/size"
+	"github.com/cgoa-labs/labctl/config/strict"
 )
 
 // clean gives the test a home of its own, without settings from outside, and returns the default settings file.
@@ -48,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	l, err := config.Load("", nil)
 	require.NoError(t, err)
 	require.Equal(t, 2, l.Instance.CPUs)
-	require.Equal(t, 3*config.GiB, l.Instance.Memory)
+	require.Equal(t, 3*size.GiB, l.Instance.Memory)
 	require.Equal(t, 12, l.Instance.Disk.GiB())
 	require.Zero(t, l.Instance.Port)
 	require.Equal(t, "lab", l.Image.Name)
@@ -180,7 +182,7 @@ func TestRefused(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			_, err := config.Load("", tc.flags)
-			var bad *config.Error
+			var bad *strict.Error
 			require.ErrorAs(t, err, &bad)
 			require.Equal(t, tc.want, strings.ReplaceAll(err.Error(), file, "FILE"))
 			require.Equal(t, tc.hint, bad.Hint())
@@ -236,25 +238,6 @@ func TestEverySettingCanBeWrittenEverywhere(t *testing.T) {
 	require.NoError(t, err)
 	for _, s := range again.Settings {
 		require.Equal(t, "env", s.Source.Kind, s.Key)
-	}
-}
-
-func TestSize(t *testing.T) {
-	for text, want := range map[string]string{"3GiB": "3GiB", "3072MiB": "3GiB", "1.5GiB": "1536MiB", "2g": "2GiB", "2 Ti": "2TiB", "512M": "512MiB", "0GiB": "0B"} {
-		size, err := config.ParseSize(text)
-		require.NoError(t, err)
-		require.Equal(t, want, size.String(), text)
-	}
-	for _, text := range []string{"", "GiB", "-1GiB", "3", "3GB", "3 parsecs", "99999999999999TiB", "1e3GiB"} {
-		_, err := config.ParseSize(text)
-		require.Error(t, err, text)
-	}
-}
-
-func TestNearest(t *testing.T) {
-	names := []string{"alice", "bob", "learner"}
-	for word, want := range map[string]string{"lerner": "learner", "Alice": "alice", "bo": "bob", "carol": "", "": ""} {
-		require.Equal(t, want, config.Nearest(word, names), word)
 	}
 }
 

@@ -7,14 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
-	"unicode"
+	"time"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
 
 	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/config/strict"
 )
 
 // Flag is a command-line flag that was given.
@@ -60,7 +62,7 @@ const envPrefix = "LABCTL_"
 // FileVariable names the settings file, as the flag --config does.
 const FileVariable = envPrefix + "CONFIG"
 
-// Load reads every source. file is the value of --config, empty where it was not given. The error is *Error where a setting
+// Load reads every source. file is the value of --config, empty where it was not given. The error is *strict.Error where a setting
 // cannot be used.
 func Load(file string, flags []Flag) (Loaded, error) {
 	l := Loaded{}
@@ -98,11 +100,11 @@ func Load(file string, flags []Flag) (Loaded, error) {
 		sources[k.name] = Source{Kind: "default"}
 	}
 
-	var problems []Problem
+	var problems []strict.Problem
 	text, err := os.ReadFile(l.File)
 	switch {
 	case err == nil:
-		lines, bad := positions(l.File, text)
+		lines, bad := strict.Lines(l.File, text, names())
 		problems = append(problems, bad...)
 		if len(bad) == 0 {
 			if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
@@ -116,9 +118,9 @@ func Load(file string, flags []Flag) (Loaded, error) {
 	case errors.Is(err, fs.ErrNotExist) && explicit == "":
 		// The default file is optional.
 	case errors.Is(err, fs.ErrNotExist):
-		return l, &Error{Problems: []Problem{{Source: explicit, What: "there is no file " + l.File, Fix: "name a file that exists, or leave " + explicit + " out"}}}
+		return l, &strict.Error{Problems: []strict.Problem{{Source: explicit, What: "there is no file " + l.File, Fix: "name a file that exists, or leave " + explicit + " out"}}}
 	default:
-		return l, &Error{Problems: []Problem{{Source: l.File, What: "cannot be read: " + err.Error(), Fix: "make it readable, or name another with --config"}}}
+		return l, &strict.Error{Problems: []strict.Problem{{Source: l.File, What: "cannot be read: " + err.Error(), Fix: "make it readable, or name another with --config"}}}
 	}
 
 	problems = append(problems, unknownVariables(os.Environ())...)
@@ -138,28 +140,28 @@ func Load(file string, flags []Flag) (Loaded, error) {
 
 	err = v.Unmarshal(&l.Config, func(dc *mapstructure.DecoderConfig) {
 		dc.ErrorUnused, dc.WeaklyTypedInput = true, false
-		dc.DecodeHook = decode
+		dc.DecodeHook = strict.Decode
 	})
-	bad := decodeProblems(err, sources)
+	bad := strict.Problems(err, func(key string) string { return sources[key].describe() })
 	problems = append(problems, bad...)
 	if err != nil && len(bad) == 0 && len(problems) == 0 {
 		return l, fmt.Errorf("decode the settings: %w", err)
 	}
 	problems = append(problems, l.finish(sources, problems)...)
 	if len(problems) > 0 {
-		return l, &Error{Problems: problems}
+		return l, &strict.Error{Problems: problems}
 	}
 	return l, nil
 }
 
 // finish makes paths absolute, checks values and fills Settings. Keys that already have a problem are not checked again.
-func (l *Loaded) finish(sources map[string]Source, known []Problem) []Problem {
-	var problems []Problem
+func (l *Loaded) finish(sources map[string]Source, known []strict.Problem) []strict.Problem {
+	var problems []strict.Problem
 	add := func(k key, what, fix string) {
-		problems = append(problems, Problem{Source: sources[k.name].describe(), Key: k.name, What: what, Fix: fix})
+		problems = append(problems, strict.Problem{Source: sources[k.name].describe(), Key: k.name, What: what, Fix: fix})
 	}
 	for _, k := range keys() {
-		if slices.ContainsFunc(known, func(p Problem) bool { return p.Key == k.name }) {
+		if slices.ContainsFunc(known, func(p strict.Problem) bool { return p.Key == k.name }) {
 			continue
 		}
 		source, field := sources[k.name], k.field(&l.Config)
@@ -251,44 +253,6 @@ func programFolders() (program, modules string) {
 	}
 }
 
-// envName is LABCTL_IMAGE_MODULES_DIR for image.modulesDir.
-func envName(key string) string {
-	var b strings.Builder
-	b.WriteString(envPrefix)
-	lower := false
-	for _, r := range key {
-		if unicode.IsUpper(r) && lower {
-			b.WriteByte('_')
-		}
-		lower = unicode.IsLower(r)
-		if r == '.' {
-			r = '_'
-		}
-		b.WriteRune(unicode.ToUpper(r))
-	}
-	return b.String()
-}
-
-func unknownVariables(environ []string) []Problem {
-	known := []string{FileVariable}
-	for _, k := range keys() {
-		known = append(known, envName(k.name))
-	}
-	var problems []Problem
-	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		if value == "" || !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
-			continue
-		}
-		fix := "unset it; `labctl config --help` lists the settings"
-		if near := Nearest(name, known); near != "" {
-			fix = "did you mean " + near + "?"
-		}
-		problems = append(problems, Problem{Source: "environment variable " + name, What: "there is no such setting", Fix: fix})
-	}
-	return problems
-}
-
 // Given reports whether a setting was written anywhere, rather than left to its default.
 func (l Loaded) Given(key string) bool {
 	for _, s := range l.Settings {
@@ -297,4 +261,20 @@ func (l Loaded) Given(key string) bool {
 		}
 	}
 	return false
+}
+
+func format(field any) string {
+	v := reflect.ValueOf(field).Elem().Interface()
+	if d, ok := v.(time.Duration); ok {
+		// 10m rather than 10m0s.
+		s := d.String()
+		if strings.HasSuffix(s, "m0s") {
+			s = strings.TrimSuffix(s, "0s")
+		}
+		if strings.HasSuffix(s, "h0m") {
+			s = strings.TrimSuffix(s, "0m")
+		}
+		return s
+	}
+	return fmt.Sprint(v)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/image"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/lab"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/session"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/up"
 )
 
 // Run runs labctl on args and returns its exit code.
@@ -60,7 +61,7 @@ func New(f *factory.Factory) *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
-	add(instances, session.NewUp(f, nil), session.NewStatus(f), session.NewSSH(f), session.NewStop(f), session.NewStart(f), session.NewDown(f))
+	add(instances, up.New(f, nil), session.NewStatus(f), session.NewSSH(f), session.NewStop(f), session.NewStart(f), session.NewDown(f))
 	add(labs, lab.New(f), lab.NewVerify(f), lab.NewSolve(f), lab.NewReset(f))
 	add(images, image.New(f))
 	add(other, doctor.New(f), about.NewConfig(f), about.NewVersion(f))

@@ -17,6 +17,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/config"
 	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/config/strict"
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/provision"
@@ -194,7 +195,7 @@ func (f *Factory) Builder() (Builder, error) { return f.Parts.Builder(f.Settings
 
 // Classify gives the exit codes of errors that the layers below raise: 2 for a name or setting that is not there, else 3.
 func Classify(err error) (int, bool) {
-	var settings *config.Error
+	var settings *strict.Error
 	var name *layout.NameError
 	var instance *provision.NotFoundError
 	var conflict *provision.ConflictError

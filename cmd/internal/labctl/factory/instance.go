@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
-	"github.com/cgoa-labs/labctl/config"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/config/strict"
 	"github.com/cgoa-labs/labctl/provision"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
@@ -38,8 +39,8 @@ func (f *Factory) Pick(ctx context.Context, name string) (provision.Status, erro
 		names = append(names, st.Name)
 	}
 	switch {
-	case name != "" && config.Nearest(name, names) != "":
-		return provision.Status{}, &cli.UsageError{Msg: (&provision.NotFoundError{Name: name}).Error(), Fix: "did you mean " + config.Nearest(name, names) + "?"}
+	case name != "" && strict.Nearest(name, names) != "":
+		return provision.Status{}, &cli.UsageError{Msg: (&provision.NotFoundError{Name: name}).Error(), Fix: "did you mean " + strict.Nearest(name, names) + "?"}
 	case name != "":
 		return provision.Status{}, &provision.NotFoundError{Name: name}
 	case len(all) == 0:
@@ -183,4 +184,17 @@ func (f *Factory) Confirm(ctx context.Context, yes bool, question string) error 
 		return cli.Exit(cli.BadUsage)
 	}
 	return nil
+}
+
+// Shape says in a few words what a running instance is.
+func Shape(st provision.Status) string {
+	s := fmt.Sprintf("%d CPUs, %s memory, SSH on 127.0.0.1:%d", st.Spec.CPUs, ui.Bytes(int64(st.Spec.MemoryMiB)<<20), st.Spec.SSHPort)
+	switch st.Accelerator {
+	case "tcg":
+		s += ", emulated, which is slower than KVM"
+	case "":
+	default:
+		s += ", " + st.Accelerator
+	}
+	return s
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
-	"github.com/cgoa-labs/labctl/config"
+	"github.com/cgoa-labs/labctl/config/strict"
 )
 
 // Known is what labctl knows of a lab without asking a guest. Everything else is the lab's own to tell.
@@ -44,7 +44,7 @@ func Find(id string) (Known, error) {
 		return Known{}, &cli.UsageError{Msg: "which lab?", Fix: "say it with --lab: " + strings.Join(ids(), ", ")}
 	}
 	fix := "the labs are: " + strings.Join(ids(), ", ")
-	if near := config.Nearest(id, ids()); near != "" {
+	if near := strict.Nearest(id, ids()); near != "" {
 		fix = "did you mean " + near + "?"
 	}
 	return Known{}, &cli.UsageError{Msg: fmt.Sprintf("there is no lab %q", id), Fix: fix}

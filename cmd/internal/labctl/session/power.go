@@ -1,3 +1,4 @@
+// Package session has the commands of an instance's life: status, ssh, stop, start, down.
 package session
 
 import (
@@ -8,6 +9,7 @@ import (
 
 	"github.com/cgoa-labs/labctl/bootstrap/stage"
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/boot"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/provision"
@@ -76,7 +78,7 @@ func NewStart(f *factory.Factory) *cobra.Command {
 			return &provision.BrokenError{Name: st.Name, Reason: st.Reason}
 		}
 		return changePower(ctx, f, st, "start", "ready", format, func(ctx context.Context, driver provision.Driver, progress func(string)) error {
-			if _, err := start(ctx, f, driver, st.Name, progress); err != nil {
+			if _, err := boot.Start(ctx, f, driver, st.Name, progress); err != nil {
 				return err
 			}
 			st, err := driver.Status(ctx, st.Name)
@@ -88,7 +90,7 @@ func NewStart(f *factory.Factory) *cobra.Command {
 				return err
 			}
 			defer func() { _ = guest.Close() }()
-			_, err = waitReady(ctx, f, driver, st.Name, guest, progress)
+			_, err = boot.WaitReady(ctx, f, driver, st.Name, guest, progress)
 			return err
 		})
 	})
@@ -152,7 +154,7 @@ func changePower(ctx context.Context, f *factory.Factory, st provision.Status, v
 		return f.UI().JSON(powerDocument{Schema: ui.Schema(verb), Instance: after, Timings: progress.Timings()})
 	}
 	if after.Power == provision.Running {
-		f.UI().Print("%s is %s: %s", st.Name, result, shape(after))
+		f.UI().Print("%s is %s: %s", st.Name, result, factory.Shape(after))
 		return nil
 	}
 	f.UI().Print("%s is %s", st.Name, result)

@@ -1,4 +1,5 @@
-package config
+// Package strict finds what is wrong with settings: unknown names, values of another kind, each with its source and fix.
+package strict
 
 import "strings"
 

@@ -1,4 +1,4 @@
-package config
+package strict
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-viper/mapstructure/v2"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cgoa-labs/labctl/config/size"
 )
 
 // valueError is a value that cannot be what its setting needs.
@@ -17,19 +19,19 @@ type valueError struct{ what, fix string }
 
 func (e *valueError) Error() string { return e.what }
 
-// decode turns what a file, a variable or a flag can hold into a setting's type, and refuses what would change its meaning.
-func decode(_, to reflect.Type, data any) (any, error) {
+// Decode is a mapstructure hook. It turns what a file, a variable or a flag can hold into a setting's type, and refuses what would change its meaning.
+func Decode(_, to reflect.Type, data any) (any, error) {
 	text, isText := data.(string)
 	switch to {
-	case reflect.TypeFor[Size]():
+	case reflect.TypeFor[size.Size]():
 		if !isText {
 			return nil, &valueError{fmt.Sprintf("%v has no unit", data), "write a size such as 3GiB or 512MiB"}
 		}
-		size, err := ParseSize(text)
+		n, err := size.Parse(text)
 		if err != nil {
 			return nil, &valueError{err.Error(), "write a size such as 3GiB or 512MiB"}
 		}
-		return size, nil
+		return n, nil
 	case reflect.TypeFor[time.Duration]():
 		const fix = "write a time such as 90s, 10m or 1h30m"
 		if !isText {
@@ -73,8 +75,8 @@ func quoted(data any) string {
 	return fmt.Sprintf("%q", fmt.Sprint(data))
 }
 
-// decodeProblems turns mapstructure's errors into problems, each with its key.
-func decodeProblems(err error, sources map[string]Source) []Problem {
+// Problems turns mapstructure's errors into problems, each with its key; source says where a key was written.
+func Problems(err error, source func(key string) string) []Problem {
 	if err == nil {
 		return nil
 	}
@@ -97,7 +99,7 @@ func decodeProblems(err error, sources map[string]Source) []Problem {
 				walk(inner)
 				return
 			}
-			p := Problem{Key: de.Name(), Source: sources[de.Name()].describe(), What: inner.Error(), Fix: "`labctl config --help` lists the settings"}
+			p := Problem{Key: de.Name(), Source: source(de.Name()), What: inner.Error(), Fix: "`labctl config --help` lists the settings"}
 			if errors.As(inner, &value) {
 				p.What, p.Fix = value.what, value.fix
 			}
@@ -112,8 +114,9 @@ func decodeProblems(err error, sources map[string]Source) []Problem {
 	return problems
 }
 
-// positions finds the line of each setting in a YAML file, and what is wrong with its keys.
-func positions(file string, text []byte) (map[string]int, []Problem) {
+// Lines finds the line of each setting in a YAML file, and what is wrong with its keys. known are the settings' names, such
+// as instance.cpus.
+func Lines(file string, text []byte, known []string) (map[string]int, []Problem) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		return nil, []Problem{{Source: file, What: "is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: "), Fix: "`labctl config --help` has an example"}}
@@ -127,10 +130,10 @@ func positions(file string, text []byte) (map[string]int, []Problem) {
 	}
 	names, groups := map[string]bool{}, map[string]bool{}
 	var candidates []string
-	for _, k := range keys() {
-		names[k.name] = true
-		candidates = append(candidates, k.name)
-		if group, _, nested := strings.Cut(k.name, "."); nested {
+	for _, name := range known {
+		names[name] = true
+		candidates = append(candidates, name)
+		if group, _, nested := strings.Cut(name, "."); nested {
 			groups[group] = true
 		}
 	}
@@ -181,20 +184,4 @@ func nearestKey(name string, candidates []string) string {
 		}
 	}
 	return ""
-}
-
-func format(field any) string {
-	v := reflect.ValueOf(field).Elem().Interface()
-	if d, ok := v.(time.Duration); ok {
-		// 10m rather than 10m0s.
-		s := d.String()
-		if strings.HasSuffix(s, "m0s") {
-			s = strings.TrimSuffix(s, "0s")
-		}
-		if strings.HasSuffix(s, "h0m") {
-			s = strings.TrimSuffix(s, "0m")
-		}
-		return s
-	}
-	return fmt.Sprint(v)
 }

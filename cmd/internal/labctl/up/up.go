@@ -1,16 +1,15 @@
-// Package session has the commands of an instance's life: up, status, ssh, stop, start, down.
-package session
+// Package up has the command up: from nothing, or from whatever is there, to an instance with the labs in it.
+package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cgoa-labs/labctl/bootstrap/stage"
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/boot"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
@@ -23,19 +22,19 @@ import (
 // defaultName is the instance that `labctl up` makes where none is named.
 const defaultName = "learner"
 
-// UpOptions are the arguments of up.
-type UpOptions struct {
+// Options are the arguments of up.
+type Options struct {
 	Name   string
 	Format ui.Format
 	// Shaped says that a flag gave the instance's shape, so that one of another shape will not do.
 	Shaped bool
 }
 
-// NewUp is the command up. run is what it does, for tests; nil means the real one.
-func NewUp(f *factory.Factory, run func(context.Context, UpOptions) error) *cobra.Command {
-	var o UpOptions
+// New is the command up. run is what it does, for tests; nil means the real one.
+func New(f *factory.Factory, run func(context.Context, Options) error) *cobra.Command {
+	var o Options
 	if run == nil {
-		run = func(ctx context.Context, o UpOptions) error { return Up(ctx, f, o) }
+		run = func(ctx context.Context, o Options) error { return Run(ctx, f, o) }
 	}
 	cmd := &cobra.Command{
 		Use:   "up [NAME]",
@@ -88,8 +87,8 @@ type upDocument struct {
 	Timings  []ui.Timing        `json:"timings"`
 }
 
-// Up makes, starts and checks an instance and puts the labs into it.
-func Up(ctx context.Context, f *factory.Factory, o UpOptions) error {
+// Run makes, starts and checks an instance and puts the labs into it.
+func Run(ctx context.Context, f *factory.Factory, o Options) error {
 	if err := layout.CheckName("instance", o.Name); err != nil {
 		return err
 	}
@@ -183,7 +182,7 @@ func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
 }
 
 func startStage(ctx context.Context, b *bringUp, progress func(string)) (err error) {
-	b.endpoint, err = start(ctx, b.f, b.driver, b.name, progress)
+	b.endpoint, err = boot.Start(ctx, b.f, b.driver, b.name, progress)
 	if err == nil && b.before.Power == provision.Running {
 		return stage.ErrCached
 	}
@@ -198,7 +197,7 @@ func readyStage(ctx context.Context, b *bringUp, progress func(string)) error {
 	if b.conn, err = b.f.Connect(ctx, status); err != nil {
 		return err
 	}
-	b.guest, err = waitReady(ctx, b.f, b.driver, b.name, b.conn, progress)
+	b.guest, err = boot.WaitReady(ctx, b.f, b.driver, b.name, b.conn, progress)
 	return err
 }
 
@@ -223,66 +222,4 @@ func labsStage(ctx context.Context, b *bringUp, progress func(string)) error {
 		b.reports = append(b.reports, report)
 	}
 	return nil
-}
-
-// start powers the instance on within the boot time.
-func start(ctx context.Context, f *factory.Factory, driver provision.Driver, name string, progress func(string)) (provision.Endpoint, error) {
-	limit := f.Settings().Timeouts.Boot
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &bootTimeout{limit})
-	defer cancel()
-	return driver.Start(ctx, name, progress)
-}
-
-// bootTimeout is why a boot was given up.
-type bootTimeout struct{ limit time.Duration }
-
-func (e *bootTimeout) Error() string { return fmt.Sprintf("not up within %s", e.limit) }
-
-// Hint is the next action.
-func (e *bootTimeout) Hint() string {
-	return "a busy machine needs more: stop other instances, or allow more with --timeout or timeouts.boot"
-}
-
-// waitReady waits until the guest keeps the guest contract.
-func waitReady(ctx context.Context, f *factory.Factory, driver provision.Driver, name string, guest factory.Guest, progress func(string)) ([]check.Result, error) {
-	var results []check.Result
-	limit := f.Settings().Timeouts.Boot
-	wait := check.Wait{Timeout: limit, Attempt: min(limit, 90*time.Second), Observe: func(r check.Result) { progress(r.Got) }}
-	last, err := wait.For(ctx, check.Check{ID: "platform", Title: "platform", Ask: func(ctx context.Context) (check.Outcome, error) {
-		results = nil
-		for _, c := range f.Parts.GuestChecks(guest, false) {
-			results = append(results, c.Run(ctx))
-		}
-		for _, r := range results {
-			if r.State != check.Passed {
-				out := check.NotYet(r.Wanted, r.Title+": "+r.Got, r.Hint)
-				return out, nil
-			}
-		}
-		return check.Pass("ready"), nil
-	}})
-	var timeout *check.TimeoutError
-	if errors.As(err, &timeout) {
-		return results, &notReadyError{
-			BootError: &provision.BootError{Name: name, Stage: "platform", Console: driver.ConsoleTail(name, 2000), Err: err},
-			hint:      last.Hint,
-		}
-	}
-	return results, err
-}
-
-// notReadyError adds the last check's hint to a boot error.
-type notReadyError struct {
-	*provision.BootError
-	hint string
-}
-
-func (e *notReadyError) Unwrap() error { return e.BootError }
-
-// Hint is the next action.
-func (e *notReadyError) Hint() string {
-	if e.hint != "" {
-		return e.hint
-	}
-	return fmt.Sprintf("it is still running: `labctl ssh %s` to look, or the same command again to go on waiting", e.Name)
 }

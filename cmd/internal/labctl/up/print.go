@@ -1,8 +1,9 @@
-package session
+package up
 
 import (
 	"fmt"
 
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/labs"
@@ -11,7 +12,7 @@ import (
 )
 
 func printUp(u *ui.UI, st provision.Status, b *bringUp) {
-	u.Print("%s is ready: %s", u.Result.Bold(st.Name), shape(st))
+	u.Print("%s is ready: %s", u.Result.Bold(st.Name), factory.Shape(st))
 	for i, report := range b.reports {
 		printSteps(u, b.programs[i].Lab, report)
 	}
@@ -50,16 +51,4 @@ func printSteps(u *ui.UI, lab string, report labs.Report) {
 	if report.Error != "" {
 		u.Print("  %s", u.Result.Warn(report.Error))
 	}
-}
-
-func shape(st provision.Status) string {
-	s := fmt.Sprintf("%d CPUs, %s memory, SSH on 127.0.0.1:%d", st.Spec.CPUs, ui.Bytes(int64(st.Spec.MemoryMiB)<<20), st.Spec.SSHPort)
-	switch st.Accelerator {
-	case "tcg":
-		s += ", emulated, which is slower than KVM"
-	case "":
-	default:
-		s += ", " + st.Accelerator
-	}
-	return s
 }

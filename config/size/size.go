@@ -1,4 +1,5 @@
-package config
+// Package size reads and writes amounts of memory and disk space, such as 3GiB.
+package size
 
 import (
 	"fmt"
@@ -42,8 +43,8 @@ func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 var sizePattern = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)$`)
 
-// ParseSize reads a size with a unit: MiB, GiB, TiB, or the short forms M, Mi, G, Gi, T, Ti, which mean the same.
-func ParseSize(text string) (Size, error) {
+// Parse reads a size with a unit: MiB, GiB, TiB, or the short forms M, Mi, G, Gi, T, Ti, which mean the same.
+func Parse(text string) (Size, error) {
 	m := sizePattern.FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
 		return 0, fmt.Errorf("%q is not a size", text)

@@ -1,0 +1,89 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cgoa-labs/labctl/cmd/internal/cli"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+)
+
+func newBuild(f *factory.Factory) *cobra.Command {
+	var force bool
+	var format ui.Format
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Build a golden image",
+		Long: `Build a golden image. Only what has changed since the last build is made again, and an interrupted build goes on
+where it stopped. Instances made from an older image keep it.
+
+The parts come from one of two sources: release takes upstream's own files, modules builds them from Go modules and Debian
+packages. auto takes release where upstream answers within two seconds.`,
+		Example: `  labctl image build
+  labctl image build --source modules
+  labctl image build --force`,
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return build(cmd.Context(), f, force, format) },
+	}
+	factory.Setting(cmd, "image.name", "name", "NAME", "name of the image")
+	factory.Setting(cmd, "image.source", "source", "NAME", "auto, release or modules")
+	factory.Setting(cmd, "image.modulesDir", "modules-dir", "DIR", "source tree that parts are built from")
+	factory.Setting(cmd, "image.aptMirror", "apt-mirror", "URL", "where Debian packages come from")
+	factory.Setting(cmd, "timeouts.build", "timeout", "TIME", "longest wait for the build")
+	cmd.Flags().BoolVar(&force, "force", false, "build it again even if nothing has changed, such as when it is damaged")
+	ui.AddFormat(cmd, &format)
+	return cmd
+}
+
+func build(ctx context.Context, f *factory.Factory, force bool, format ui.Format) error {
+	builder, err := f.Builder()
+	if err != nil {
+		return err
+	}
+	if err := refuseStranding(ctx, f, builder, force); err != nil {
+		return err
+	}
+	progress := f.UI().NewProgress()
+	defer progress.Close()
+	img, err := Make(ctx, f, builder, force, progress)
+	if err != nil {
+		return err
+	}
+	progress.Close()
+	progress.Summary()
+	if format == ui.JSON {
+		return f.UI().JSON(document{Schema: ui.Schema("image-build"), Image: img, Dir: img.Dir, Timings: progress.Timings()})
+	}
+	f.UI().Print("image %s is ready: %s, from %s, %s", img.Metadata.Name, short(img.Metadata.Digest), img.Metadata.Source, ui.Bytes(size(img)))
+	return nil
+}
+
+// refuseStranding refuses a build that would put another image in the place of one that instances stand on: their disks
+// would be useless without it.
+func refuseStranding(ctx context.Context, f *factory.Factory, builder factory.Builder, force bool) error {
+	name := f.Settings().Image.Name
+	img, err := f.Images().Get(ctx, name)
+	if err != nil {
+		return nil // nothing there that could be lost
+	}
+	if !force {
+		if why, err := builder.Outdated(ctx, img); err == nil && why == "" {
+			return nil // it stays as it is
+		}
+	}
+	users, err := usedBy(ctx, f, img)
+	if err != nil {
+		return err
+	}
+	if len(users) == 0 {
+		return nil
+	}
+	return &cli.UsageError{
+		Msg: fmt.Sprintf("image %s cannot be replaced while %s stands on it", name, strings.Join(users, ", ")),
+		Fix: fmt.Sprintf("build another beside it with --name, or `labctl down %s` first (its work is lost)", users[0]),
+	}
+}
