@@ -39,6 +39,13 @@ func fakeParts() factory.Parts {
 			}
 			return &fakeGuest{root: filepath.Dir(ep.KeyFile)}, nil
 		},
+		OpenSSH: func(ep provision.Endpoint, _ string, tty bool, command []string) ([]string, error) {
+			argv := []string{"ssh", "-p", fmt.Sprint(ep.Port)}
+			if tty && len(command) > 0 {
+				return append(argv, "-t", ep.Host, run.Quote(command)), nil
+			}
+			return append(argv, ep.Host), nil
+		},
 		GuestChecks: func(guest run.Runner, deep bool) []check.Check {
 			ask := func(context.Context) (check.Outcome, error) { return check.Pass("ready"), nil }
 			if fake("no-platform") {

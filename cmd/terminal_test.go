@@ -111,3 +111,27 @@ func TestInterruptAtAQuestion(t *testing.T) {
 	require.Contains(t, stderr, "labctl: stopped by Ctrl-C\n")
 	require.DirExists(t, filepath.Join(c.home, ".local/share/labctl/instances/learner"))
 }
+
+func TestLogInOnATerminalIsTheSystemsClient(t *testing.T) {
+	c := newTerminal(t)
+	code, _, stderr := c.run(nil, "up")
+	require.Zero(t, code, stderr)
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte("#!/bin/sh\nprintf '<%s>' \"$@\"; read -r line; echo \"$line\"; exit 7\n"), 0o755))
+	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+
+	code, stdout, stderr := c.run(strings.NewReader("typed\n"), "ssh")
+	require.Equal(t, 7, code)
+	require.Empty(t, stderr)
+	require.Equal(t, "<-p><40007><127.0.0.1>typed\n", stdout)
+
+	code, stdout, _ = c.run(strings.NewReader("typed\n"), "ssh", "learner", "--", "top", "-d", "1")
+	require.Equal(t, 7, code)
+	require.Equal(t, "<-p><40007><-t><127.0.0.1><top -d 1>typed\n", stdout)
+
+	// Where there is none, labctl logs in by itself.
+	t.Setenv("PATH", t.TempDir())
+	code, stdout, stderr = c.run(strings.NewReader("typed\n"), "ssh")
+	require.Zero(t, code, stderr)
+	require.Equal(t, "shell: typed\n", stdout)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 
 	"github.com/spf13/cobra"
@@ -111,7 +110,7 @@ func system(ctx context.Context, f *factory.Factory, st provision.Status, path s
 	}
 	// Not ended with ctx: the keys that stop a command belong to the guest while somebody is logged in.
 	c := exec.Command(path, argv[1:]...)
-	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.Stdin, c.Stdout, c.Stderr = f.In, f.Out, f.Err
 	err = c.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
