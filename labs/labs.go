@@ -12,10 +12,16 @@ import (
 type Lab struct {
 	// ID names the lab on the command line, such as "ci".
 	ID string
-	// Title is one line.
-	Title string
+	// Title is one line; Goal and Why are a paragraph each.
+	Title, Goal, Why string
+	// References are tips and further reading, one each.
+	References []string
 	// Steps are in order; their numbers are 1, 2, 3 …
 	Steps []Step
+	// Begin prepares one pass over the steps: it takes away what a pass that was killed left, makes room for scratch work
+	// and asks whether the platform answers. Its error means that no question can be asked now. end takes the scratch
+	// work away again. Begin may be nil.
+	Begin func(ctx context.Context) (end func(), err error)
 	// Fresh checks that nothing of the lab is in the guest.
 	Fresh []check.Check
 	// Reset puts the lab back to its start. It is idempotent, may be killed at any point and touches nothing of another lab.
@@ -24,8 +30,8 @@ type Lab struct {
 
 // Step is one learner-facing unit.
 type Step struct {
-	// Title is one line; Goal is what has to be true, in a sentence or two.
-	Title, Goal string
+	// Title is one line; Goal is what has to be true, as the learner is told; Note is what helps to get there.
+	Title, Goal, Note string
 	// Needs are the numbers of the steps that must be in place for this one to make sense. While one of them has not
 	// passed, this step is skipped, not failed.
 	Needs []int
