@@ -82,7 +82,7 @@ var table = map[string]row{
 	"images/build":   {rank: 41},
 	"labs/catalog/*": {rank: 40, guest: true},
 	// The author's proof of a lab is data: the host's tests ship it into a guest.
-	"labs/catalog/*/proof": {rank: 30, guest: true},
+	"labs/catalog/ci/proof": {rank: 30, guest: true},
 
 	"cmd/internal/cli":            {rank: 50, guest: true},
 	"cmd/internal/ui":             {rank: 51, guest: true},
@@ -129,7 +129,7 @@ var owners = []struct {
 	{"golang.org/x/crypto/ssh", []string{"provision/ssh", "bootstrap/identity"}},
 	{"github.com/pulumi/", []string{"provision/stack"}},
 	{"github.com/argoproj/", []string{"labs/argo"}},
-	{"k8s.io/client-go", []string{"labs/kube", "labs/kube/recorder", "labs/argo", "bootstrap/argocd", "provision/kubevirt"}},
+	{"k8s.io/client-go", []string{"labs/kube", "labs/argo", "bootstrap/argocd", "provision/kubevirt"}},
 	{"github.com/google/go-containerregistry", []string{"images/"}},
 	{"github.com/rogpeppe/go-internal/testscript", []string{"-"}},
 	{"github.com/stretchr/testify", []string{"provision/run/runtest", "provision/drivertest"}},
