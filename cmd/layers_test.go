@@ -72,8 +72,6 @@ var table = map[string]row{
 	"bootstrap/argocd":      {rank: 30, guest: true},
 	"labs/sandbox":          {rank: 30, guest: true},
 	"labs/engine":           {rank: 30, guest: true},
-	"labs/sandbox":          {rank: 30, guest: true},
-	"labs/engine":           {rank: 31, guest: true},
 	"labs/kube":             {rank: 30, guest: true},
 	"labs/kube/recorder":    {rank: 30, guest: true},
 	"labs/argo":             {rank: 30, guest: true},
