@@ -55,7 +55,7 @@ type Entry struct {
 
 // FileLayer is a layer made of an uncompressed tar archive on this machine.
 func FileLayer(path string) (v1.Layer, error) {
-	return tarball.LayerFromFile(path, tarball.WithMediaType(types.OCIUncompressedLayer))
+	return tarball.LayerFromFile(path, tarball.WithMediaType(types.OCILayer))
 }
 
 // EntryLayer writes entries as a tar archive to file and returns it as a layer.

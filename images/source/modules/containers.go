@@ -16,8 +16,11 @@ import (
 	"github.com/cgoa-labs/labctl/images/source"
 )
 
+// containersRecipe changes when images are put together differently.
+const containersRecipe = "2"
+
 func (s *Source) containersKey(needs map[string]cache.Key) (cache.Key, error) {
-	h := cache.NewHash(source.Containers).Strings(recipe, fmt.Sprint(s.pins.Images))
+	h := cache.NewHash(source.Containers).Strings(containersRecipe, fmt.Sprint(s.pins.Images))
 	for _, need := range []string{source.ArgoCD, partCoreDNS, partPause, partDebian} {
 		h.Strings(need, string(needs[need]))
 	}

@@ -4,7 +4,7 @@
 //
 //	image-unpack ROOT ARCHIVE
 //
-// ROOT is containerd's root folder of the guest, seen from the build machine. It needs root, but mounts nothing.
+// ROOT is containerd's root folder of the guest, seen from the build machine. It needs root, for the owners of files and for containerd's short bind mounts.
 package main
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -65,6 +66,7 @@ func newComponents(cfg config, p *pki) (*components, error) {
 	kubeletFlags := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	c.kubeletF.AddFlags(kubeletFlags)
 	kubeletoptions.AddKubeletConfigFlags(kubeletFlags, c.kubeletC)
+	kubeletoptions.AddGlobalFlags(kubeletFlags) // cAdvisor's
 	if err := parse("kubelet", kubeletFlags, kubeletArgs(cfg, p), cfg.KubeletArgs); err != nil {
 		return nil, err
 	}
@@ -100,6 +102,7 @@ func named(sets cliflag.NamedFlagSets) *pflag.FlagSet {
 // parse parses the server's own flags first and then those of config.yaml, which win.
 func parse(name string, flags *pflag.FlagSet, own, extra []string) error {
 	flags.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	flags.SetOutput(io.Discard) // it would say at every start that the kubelet's flags are deprecated
 	args := append([]string{}, own...)
 	for _, arg := range extra {
 		args = append(args, "--"+strings.TrimPrefix(arg, "--"))
