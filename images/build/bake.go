@@ -62,7 +62,7 @@ func bake(ctx context.Context, s *state, out string, progress func(string)) (err
 		}
 		names = append(names, name)
 	}
-	meta := images.Metadata{Name: bakeName, Created: time.Now().UTC(), Source: s.Source.Name(), Recipe: string(s.keys[stageDisk]), KernelArgs: kernelArgs, MinMemoryMiB: minMemoryMiB, MinDiskGiB: minDiskGiB}
+	meta := images.Metadata{Name: bakeName, Created: time.Now().UTC(), Source: s.Source.Name(), Recipe: string(s.keys[stageDisk]), KernelArgs: kernelArgs}
 	if err := store.Seal(ctx, raw, meta, names, nil); err != nil {
 		return err
 	}
