@@ -1,0 +1,201 @@
+package argo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
+
+	"github.com/cgoa-labs/labctl/labs/check"
+)
+
+// Why is what keeps an Application from being in step.
+type Why string
+
+// The reasons, each with its own hint in a lab's text.
+const (
+	Refreshing  Why = "refreshing"   // it is reading the repository anew
+	Operating   Why = "operating"    // an operation is under way
+	OldRevision Why = "old-revision" // it has not looked at the newest commit
+	Comparing   Why = "comparing"    // it cannot compare
+	OutOfSync   Why = "out-of-sync"  // it has yet to apply
+	SyncFailed  Why = "sync-failed"  // it tried to apply and gave up
+	Progressing Why = "progressing"  // what it applied is coming up
+	Unhealthy   Why = "unhealthy"    // what it applied does not come up
+)
+
+// Standing is how an Application stands to a revision.
+type Standing struct {
+	State check.State
+	// Why is empty where State is passed.
+	Why Why
+	Got string
+	// Operation is the revision that an operation under way applies, empty where there is none or it does not say.
+	Operation string
+}
+
+// StandingOf judges one look at an Application: in step means compared with want, Synced, Healthy, and nothing under way.
+func StandingOf(app *v1alpha1.Application, want string) Standing {
+	status := app.Status
+	got := Describe(app)
+	say := func(state check.State, why Why) Standing {
+		return Standing{State: state, Why: why, Got: got, Operation: UnderWay(app)}
+	}
+	for _, key := range []string{v1alpha1.AnnotationKeyRefresh, v1alpha1.AnnotationKeyHydrate} {
+		if _, asked := app.Annotations[key]; asked {
+			return say(check.Pending, Refreshing)
+		}
+	}
+	has := func(kind string) bool {
+		return slices.ContainsFunc(status.Conditions, func(c v1alpha1.ApplicationCondition) bool { return c.Type == kind })
+	}
+	switch {
+	case operating(app):
+		return say(check.Pending, Operating)
+	case has(v1alpha1.ApplicationConditionInvalidSpecError):
+		return say(check.Failed, Comparing)
+	case has(v1alpha1.ApplicationConditionComparisonError):
+		// It may be the learner's path or the platform's hiccup, and Argo CD asks again by itself.
+		return say(check.Pending, Comparing)
+	case status.Sync.Revision != want || status.Sync.Status == v1alpha1.SyncStatusCodeUnknown || status.Sync.Status == "":
+		return say(check.Pending, OldRevision)
+	case status.Sync.Status != v1alpha1.SyncStatusCodeSynced:
+		// Argo CD does not try a revision again that has failed.
+		if op := status.OperationState; op != nil && op.Phase.Completed() && !op.Phase.Successful() && op.Operation.Sync != nil && op.Operation.Sync.Revision == want {
+			return say(check.Failed, SyncFailed)
+		}
+		return say(check.Pending, OutOfSync)
+	}
+	switch status.Health.Status {
+	case "Healthy":
+		return Standing{State: check.Passed, Got: got}
+	case "Degraded", "Suspended":
+		return say(check.Failed, Unhealthy)
+	}
+	return say(check.Pending, Progressing)
+}
+
+func operating(app *v1alpha1.Application) bool {
+	return app.Operation != nil || app.Status.OperationState != nil && !app.Status.OperationState.Phase.Completed()
+}
+
+// UnderWay is the revision that the operation under way applies, empty where there is none.
+func UnderWay(app *v1alpha1.Application) string {
+	if !operating(app) {
+		return ""
+	}
+	for _, op := range []*v1alpha1.Operation{operationOf(app.Status.OperationState), app.Operation} {
+		if op != nil && op.Sync != nil && op.Sync.Revision != "" {
+			return op.Sync.Revision
+		}
+	}
+	return ""
+}
+
+func operationOf(state *v1alpha1.OperationState) *v1alpha1.Operation {
+	if state == nil || state.Phase.Completed() {
+		return nil
+	}
+	return &state.Operation
+}
+
+// Describe says in one line how an Application is.
+func Describe(app *v1alpha1.Application) string {
+	status := app.Status
+	words := []string{"sync " + orNone(string(status.Sync.Status)) + " at " + short(status.Sync.Revision), "health " + orNone(string(status.Health.Status))}
+	if op := status.OperationState; op != nil {
+		revision := ""
+		if op.Operation.Sync != nil && op.Operation.Sync.Revision != "" {
+			revision = " of " + short(op.Operation.Sync.Revision)
+		}
+		words = append(words, "operation"+revision+" "+string(op.Phase))
+		if !op.Phase.Successful() && op.Message != "" {
+			words = append(words, `"`+cut(op.Message)+`"`)
+		}
+	}
+	for _, c := range status.Conditions {
+		words = append(words, c.Type+": "+cut(c.Message))
+	}
+	if _, asked := app.Annotations[v1alpha1.AnnotationKeyRefresh]; asked {
+		words = append(words, "a refresh is asked for")
+	}
+	return strings.Join(words, ", ")
+}
+
+// Evidence is the part of an Application's status that a verdict rests on.
+func Evidence(app *v1alpha1.Application) map[string]any {
+	status := app.Status
+	e := map[string]any{"syncStatus": string(status.Sync.Status), "syncRevision": status.Sync.Revision, "health": string(status.Health.Status), "history": Deployed(app)}
+	if op := status.OperationState; op != nil {
+		e["operationPhase"], e["operationMessage"] = string(op.Phase), op.Message
+		if op.Operation.Sync != nil {
+			e["operationRevision"] = op.Operation.Sync.Revision
+		}
+	}
+	return e
+}
+
+// Deployed are the revisions in the Application's history, oldest first. Argo CD keeps the last ten.
+func Deployed(app *v1alpha1.Application) []string {
+	revisions := make([]string, len(app.Status.History))
+	for i, h := range app.Status.History {
+		revisions[i] = h.Revision
+	}
+	return revisions
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "not known"
+	}
+	return s
+}
+
+func short(sha string) string {
+	if sha == "" {
+		return "no commit"
+	}
+	return sha[:min(7, len(sha))]
+}
+
+func cut(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 300 {
+		return string(r[:300]) + "…"
+	}
+	return s
+}
+
+// Look judges how the Application stands to want. An Application that looks right is looked at twice, since a fresh revision with
+// an old status would pass once. Where it is not in step although it may become so, a part of the platform that is down is an
+// error. The Application is nil where there is none.
+func (c Client) Look(ctx context.Context, name, want string) (*v1alpha1.Application, Standing, error) {
+	var app *v1alpha1.Application
+	var standing Standing
+	const looks, pause = 2, 500 * time.Millisecond
+	for look := range looks {
+		if look > 0 {
+			select {
+			case <-ctx.Done():
+				return nil, Standing{}, context.Cause(ctx)
+			case <-time.After(pause):
+			}
+		}
+		var err error
+		if app, err = c.Application(ctx, name); err != nil || app == nil {
+			return nil, Standing{}, err
+		}
+		if standing = StandingOf(app, want); standing.State != check.Passed {
+			break
+		}
+	}
+	if standing.State == check.Pending {
+		if err := c.Platform(ctx); err != nil {
+			return nil, Standing{}, fmt.Errorf("Application %s is not in step, and %w", name, err)
+		}
+	}
+	return app, standing, nil
+}
