@@ -22,8 +22,13 @@ import (
 	"github.com/cgoa-labs/labctl/bootstrap"
 )
 
+type request struct{ cpu, memory, goMemLimit string }
+
+// otherRequests are for a workload that a later version of upstream's manifests adds.
+var otherRequests = request{"10m", "32Mi", ""}
+
 // requests are what each workload asks for; upstream's core manifests ask for nothing.
-var requests = map[string]struct{ cpu, memory, goMemLimit string }{
+var requests = map[string]request{
 	"argocd-application-controller":    {"50m", "192Mi", "300MiB"},
 	"argocd-repo-server":               {"20m", "96Mi", "160MiB"},
 	"argocd-applicationset-controller": {"10m", "64Mi", "96MiB"},
@@ -174,7 +179,10 @@ func patch(obj *unstructured.Unstructured) (runtime.Object, error) {
 }
 
 func tune(name string, spec *corev1.PodSpec) {
-	want := requests[name]
+	want, known := requests[name]
+	if !known {
+		want = otherRequests
+	}
 	// copyutil only serves config-management plugins, and copies a 160 MB binary at every start.
 	kept := spec.InitContainers[:0]
 	for _, c := range spec.InitContainers {

@@ -1,11 +1,12 @@
-# Prints what the guest contract asks about, a section each: "@@ NAME" and then the output of one command.
+# Prints what the guest contract asks about, a section each: "@@ NAME" and then the output of one command, which may lack its
+# last newline.
 # Run as root inside the guest; leaves nothing behind. $1 is "deep" for the questions that take many seconds.
 set -u
 export KUBECONFIG=/etc/rancher/k3s/k3s.yaml LC_ALL=C.UTF-8
 scratch=$(mktemp -d /tmp/labctl-contract.XXXXXX) || exit 3
-bare=/srv/bare/labctl-contract-$$.git
+bare=${LABCTL_GIT_ROOT:-/srv/bare}/labctl-contract-$$.git # the variable is for tests
 trap 'rm -rf "$scratch" "$bare"' EXIT HUP INT TERM
-section() { printf '@@ %s\n' "$1"; shift; "$@" 2>"$scratch/err" || { printf '@! %s %s\n' "$?" "$(tr '\n' ' ' <"$scratch/err" | cut -c1-500)"; }; }
+section() { printf '@@ %s\n' "$1"; shift; "$@" 2>"$scratch/err" || { printf '\n@! %s %s\n' "$?" "$(tr '\n' ' ' <"$scratch/err" | cut -c1-500)"; }; echo; }
 section user id -u
 section commands sh -c 'for c in git kubectl argocd k3s; do command -v "$c" || { echo "no $c" >&2; exit 1; }; done'
 section login bash -lc 'echo "$KUBECONFIG"'

@@ -134,9 +134,10 @@ func (s *state) waitReady(ctx context.Context, runner run.Runner, progress func(
 	_, err := check.Wait{
 		Timeout: timeout, Attempt: 3 * time.Minute, First: 2 * time.Second, Most: 10 * time.Second, Stable: settle,
 		Observe: func(r check.Result) {
-			if r.State == check.Passed {
+			switch r.State {
+			case check.Passed:
 				progress("platform ready")
-			} else {
+			case check.Pending:
 				progress("waiting for " + r.Got)
 			}
 		},
