@@ -1,0 +1,254 @@
+//go:build vm
+
+// Package vm runs labctl itself against real virtual machines: what a learner and a teacher do, and what goes wrong meanwhile. It needs
+// `make build` and a golden image in the build cache (`labctl image build`); it uses a state home of its own.
+package vm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cgoa-labs/labctl/labs"
+	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/provision"
+)
+
+// labctl is the program under test and state its home, the same for all tests: an image is gigabytes.
+var labctl, state string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if labctl, err = filepath.Abs("../../bin/labctl"); err != nil {
+		panic(err)
+	}
+	if _, err := os.Stat(labctl); err != nil {
+		println("bin/labctl is not built: run `make build`")
+		return 1
+	}
+	// Sockets must fit into a unix address, so the folder is not go test's long one.
+	if state, err = os.MkdirTemp("", "labctl-vm-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	for _, name := range instances() {
+		_ = exec.CommandContext(ctx, labctl, "--state-dir", state, "down", name, "--yes").Run()
+	}
+	if err := os.RemoveAll(state); err != nil {
+		println(err.Error())
+		return 1
+	}
+	return code
+}
+
+func instances() []string {
+	entries, _ := os.ReadDir(filepath.Join(state, "instances"))
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// result is what one run of labctl left.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// cli runs labctl and logs what it said. limit bounds the run.
+func cli(t *testing.T, limit time.Duration, args ...string) result {
+	t.Helper()
+	return cliWith(t, limit, nil, args...)
+}
+
+func cliWith(t *testing.T, limit time.Duration, stdin []byte, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, labctl, append([]string{"--state-dir", state}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+	start := time.Now()
+	err := cmd.Run()
+	res := result{stdout: stdout.String(), stderr: stderr.String()}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		res.code = exit.ExitCode()
+	case err != nil:
+		t.Fatalf("labctl %s: %v", strings.Join(args, " "), err)
+	}
+	t.Logf("labctl %s: exit code %d after %s\n%s", strings.Join(args, " "), res.code, time.Since(start).Round(100*time.Millisecond), lastLines(res.stderr, 12))
+	return res
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// must runs labctl and wants exit code 0.
+func must(t *testing.T, limit time.Duration, args ...string) result {
+	t.Helper()
+	res := cli(t, limit, args...)
+	require.Zero(t, res.code, "labctl %s\n%s\n%s", strings.Join(args, " "), res.stdout, res.stderr)
+	return res
+}
+
+func statusOf(t *testing.T, name string) provision.Status {
+	t.Helper()
+	var doc struct{ Instances []provision.Status }
+	require.NoError(t, json.Unmarshal([]byte(must(t, time.Minute, "status", "-o", "json").stdout), &doc))
+	for _, st := range doc.Instances {
+		if st.Name == name {
+			return st
+		}
+	}
+	return provision.Status{Name: name, Power: provision.Absent}
+}
+
+// report runs a lab command and decodes its report, whatever the verdict.
+func report(t *testing.T, limit time.Duration, args ...string) labs.Report {
+	t.Helper()
+	res := cli(t, limit, append(args, "-o", "json")...)
+	require.Contains(t, []int{0, 1}, res.code, "%s\n%s", res.stdout, res.stderr)
+	var r labs.Report
+	require.NoError(t, json.Unmarshal([]byte(res.stdout), &r), res.stdout)
+	require.Equal(t, res.code == 0, r.State == check.Passed, "exit code and verdict must agree")
+	return r
+}
+
+func states(r labs.Report) map[int]check.State {
+	out := map[int]check.State{}
+	for _, s := range r.Steps {
+		out[s.Step] = s.State
+	}
+	return out
+}
+
+// explain is what a person needs to see of a report that is not as wanted.
+func explain(r labs.Report) string {
+	var b strings.Builder
+	for _, s := range r.Steps {
+		for _, c := range s.Checks {
+			if c.State != check.Passed {
+				b.WriteString(strings.Join([]string{"step", string(rune('0' + s.Step)), c.ID, string(c.State), "wanted:", c.Wanted, "got:", c.Got, "hint:", c.Hint, "\n"}, " "))
+			}
+		}
+	}
+	return b.String() + r.Error
+}
+
+const (
+	quick  = 5 * time.Minute
+	boot   = 20 * time.Minute
+	laboro = 15 * time.Minute
+)
+
+func TestLearner(t *testing.T) {
+	const name = "proof"
+	t.Run("up", func(t *testing.T) {
+		res := must(t, boot, "up", name)
+		require.Contains(t, res.stdout, "verify --lab ci", "the next commands are shown")
+		st := statusOf(t, name)
+		require.Equal(t, provision.Running, st.Power)
+		again := must(t, boot, "up", name)
+		require.Equal(t, st.PID, statusOf(t, name).PID, "a second up changes nothing:\n%s", again.stderr)
+	})
+	if t.Failed() {
+		return
+	}
+	t.Run("contract", func(t *testing.T) { must(t, quick, "doctor", "--guest", name) })
+	t.Run("ssh", func(t *testing.T) {
+		require.Equal(t, "lab\n", must(t, quick, "ssh", name, "--", "kubectl", "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}{\"\\n\"}").stdout)
+		require.Equal(t, 7, cli(t, quick, "ssh", name, "--", "exit 7").code)
+		require.Equal(t, name+"\n", must(t, quick, "ssh", name, "--", "hostname").stdout)
+	})
+	t.Run("isolation", func(t *testing.T) {
+		require.NotZero(t, cli(t, quick, "ssh", name, "--", "timeout 5 bash -c '</dev/tcp/10.0.2.2/22'").code, "the host is not reachable from the guest")
+	})
+	t.Run("lab ci", func(t *testing.T) { proveCI(t, name) })
+	t.Run("full disk is an error, not a failure", func(t *testing.T) {
+		must(t, quick, "ssh", name, "--", "fallocate -l $(($(stat -f --format='%f*%S' /) - 200000)) /root/full 2>/dev/null || dd if=/dev/zero of=/root/full bs=1M status=none || true; dd if=/dev/zero of=/root/full2 bs=4k status=none || true")
+		res := cli(t, quick, "verify", "--lab", "ci", "-o", "json")
+		must(t, quick, "ssh", name, "--", "rm -f /root/full /root/full2")
+		require.Equal(t, 3, res.code, res.stdout)
+		require.NotContains(t, res.stdout, `"state": "failed"`)
+	})
+	t.Run("QEMU killed", func(t *testing.T) {
+		must(t, quick, "ssh", name, "--", "echo kept > /root/work && sync")
+		require.NoError(t, syscall.Kill(statusOf(t, name).PID, syscall.SIGKILL))
+		require.Eventually(t, func() bool { return statusOf(t, name).Power == provision.Stopped }, time.Minute, time.Second)
+		require.Equal(t, 3, cli(t, quick, "verify", "--lab", "ci").code)
+		must(t, boot, "start", name)
+		require.Equal(t, "kept\n", must(t, quick, "ssh", name, "--", "cat /root/work").stdout)
+	})
+	t.Run("down", func(t *testing.T) {
+		pid := statusOf(t, name).PID
+		require.Equal(t, 2, cli(t, quick, "down", name).code, "without a terminal it must be told --yes")
+		must(t, quick, "down", name, "--yes")
+		require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
+		require.Empty(t, instances())
+		require.Equal(t, provision.Absent, statusOf(t, name).Power)
+		must(t, quick, "doctor")
+	})
+}
+
+// proveCI is the author's proof of lab ci, at the size that fits continuous integration.
+func proveCI(t *testing.T, name string) {
+	verify := func(args ...string) labs.Report {
+		return report(t, quick, append([]string{"verify", "--lab", "ci", "-i", name}, args...)...)
+	}
+	fresh := func(t *testing.T) {
+		r := verify()
+		require.Len(t, r.Steps, 8)
+		for step, state := range states(r) {
+			require.Contains(t, []check.State{check.Failed, check.Skipped}, state, "step %d of a fresh guest\n%s", step, explain(r))
+		}
+	}
+	t.Run("fresh", fresh)
+	t.Run("solved step by step", func(t *testing.T) {
+		for step := 1; step <= 8; step++ {
+			r := report(t, laboro, "solve", "--lab", "ci", "-i", name, "--step", string(rune('0'+step)))
+			require.Equal(t, check.Passed, r.State, explain(r))
+			wrongAnswers(t, name, step)
+			r = verify()
+			for done := 1; done <= step; done++ {
+				require.Equal(t, check.Passed, states(r)[done], "step %d after solving %d\n%s", done, step, explain(r))
+			}
+			for later := step + 1; later <= 8; later++ {
+				require.NotEqual(t, check.Passed, states(r)[later], "step %d before it is done", later)
+			}
+		}
+	})
+	t.Run("solved twice", func(t *testing.T) {
+		require.Equal(t, check.Passed, report(t, laboro, "solve", "--lab", "ci", "-i", name).State)
+		r := verify()
+		require.Equal(t, check.Passed, r.State, explain(r))
+	})
+	t.Run("reset", func(t *testing.T) {
+		r := report(t, laboro, "reset", "--lab", "ci", "-i", name, "--yes")
+		require.Equal(t, check.Passed, r.State, "%+v", r.Left)
+		require.Empty(t, r.Left)
+		fresh(t)
+	})
+}
