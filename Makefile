@@ -21,7 +21,7 @@ test: setup ## Set up everything, then every test
 	scripts/test.sh
 
 bench: build ## Measure, as ratios against a cold boot in the same run (bench/out)
-	scripts/bench.sh
+	go run ./test/bench
 
 setup: ## Install what labctl needs on this machine
 	scripts/setup.sh

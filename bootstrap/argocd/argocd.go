@@ -47,7 +47,7 @@ var params = map[string]string{
 }
 
 // patchRecipe changes when the patches below change in a way that Recipe's other parts do not show.
-const patchRecipe = "1"
+const patchRecipe = "2"
 
 // Recipe identifies what Files does to upstream's manifests, for a build cache.
 func Recipe() string { return fmt.Sprint(patchRecipe, requests, params) }
@@ -98,18 +98,12 @@ func Files(core []byte) ([]bootstrap.File, error) {
 			return nil, fmt.Errorf("core-install.yaml: workload %s is missing", name)
 		}
 	}
-	install, err := encode(objects)
+	// In the same file, and last: its kind is defined at the top, and a file of its own might be applied first.
+	install, err := encode(append(objects, defaultProject()))
 	if err != nil {
 		return nil, err
 	}
-	project, err := encode([]runtime.Object{defaultProject()})
-	if err != nil {
-		return nil, err
-	}
-	return []bootstrap.File{
-		{Path: bootstrap.ManifestDir + "/argocd.yaml", Content: install, Mode: 0o600},
-		{Path: bootstrap.ManifestDir + "/argocd-project.yaml", Content: project, Mode: 0o600},
-	}, nil
+	return []bootstrap.File{{Path: bootstrap.ManifestDir + "/argocd.yaml", Content: install, Mode: 0o600}}, nil
 }
 
 func defaultProject() *unstructured.Unstructured {

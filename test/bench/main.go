@@ -1,0 +1,212 @@
+// Command bench measures labctl as its users see it and writes the figures as JSON. Seconds are one machine's; what can be compared
+// between machines and days are the ratios, each against the cold boot of the same run.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const name = "bench"
+
+type figure struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	// Ratio is Seconds divided by the cold boot's.
+	Ratio float64 `json:"ratio"`
+}
+
+type document struct {
+	Schema   string             `json:"schema"`
+	Time     time.Time          `json:"time"`
+	Build    map[string]float64 `json:"imageBuildSeconds"`
+	Versions map[string]string  `json:"versions"`
+	Figures  []figure           `json:"figures"`
+	// GuestMemoryMiB is what the guest uses when the platform is ready and nothing runs.
+	GuestMemoryMiB int `json:"guestMemoryMiB"`
+}
+
+type bench struct {
+	labctl string
+	doc    document
+}
+
+func main() {
+	labctl := flag.String("labctl", "bin/labctl", "the program to measure")
+	out := flag.String("out", "bench/out/bench.json", "where the figures go")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *labctl, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, labctl, out string) (err error) {
+	b := &bench{labctl: labctl, doc: document{Schema: "labctl.dev/bench/v1", Time: time.Now().UTC()}}
+	defer func() {
+		cleanCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+		defer cancel()
+		_, downErr := b.run(cleanCtx, "down", name, "--yes")
+		err = errors.Join(err, downErr)
+	}()
+	if err := b.image(ctx); err != nil {
+		return err
+	}
+	if err := b.coldBoot(ctx); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		figure string
+		args   []string
+	}{
+		{"verify 8 steps, fresh", []string{"verify", "--lab", "ci", "-i", name}},
+		{"solve 8 steps", []string{"solve", "--lab", "ci", "-i", name}},
+		{"verify 8 steps, solved", []string{"verify", "--lab", "ci", "-i", name}},
+		{"reset lab", []string{"reset", "--lab", "ci", "-i", name, "--yes"}},
+		{"stop", []string{"stop", name}},
+		{"start", []string{"start", name}},
+	} {
+		if err := b.timed(ctx, step.figure, step.args...); err != nil {
+			return err
+		}
+	}
+	return b.write(out)
+}
+
+// run runs labctl; a verdict other than passed (exit code 1) is no failure of the measurement.
+func (b *bench) run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, b.labctl, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return out, nil
+	}
+	if err != nil {
+		return out, fmt.Errorf("labctl %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+func (b *bench) image(ctx context.Context) error {
+	if _, err := b.run(ctx, "image", "build"); err != nil {
+		return err
+	}
+	out, err := b.run(ctx, "image", "list", "-o", "json")
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Images []struct {
+			Metadata struct {
+				BuildSeconds map[string]float64 `json:"buildSeconds"`
+				Versions     map[string]string  `json:"versions"`
+			} `json:"metadata"`
+		} `json:"images"`
+	}
+	if err := json.Unmarshal(out, &list); err != nil || len(list.Images) == 0 {
+		return fmt.Errorf("image list: %w: %s", err, out)
+	}
+	b.doc.Build, b.doc.Versions = list.Images[0].Metadata.BuildSeconds, list.Images[0].Metadata.Versions
+	return nil
+}
+
+func (b *bench) coldBoot(ctx context.Context) error {
+	begin := time.Now()
+	out, err := b.run(ctx, "up", name, "-o", "json")
+	if err != nil {
+		return err
+	}
+	var up struct {
+		Instance struct{ Started time.Time }
+		Timings  []struct {
+			Stage   string
+			Seconds float64
+		}
+	}
+	if err := json.Unmarshal(out, &up); err != nil {
+		return err
+	}
+	seconds := map[string]float64{}
+	for _, t := range up.Timings {
+		seconds[t.Stage] = t.Seconds
+	}
+	ssh, platform := seconds["start "+name], seconds["start "+name]+seconds["platform ready"]
+	if platform == 0 {
+		return fmt.Errorf("up tells no times: %s", out)
+	}
+	ready, err := b.run(ctx, "ssh", name, "--", "kubectl", "get", "node", "lab", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}`)
+	if err != nil {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339, strings.TrimSpace(string(ready)))
+	if err != nil {
+		return err
+	}
+	used, err := b.run(ctx, "ssh", name, "--", "free -m | awk '/^Mem:/{print $3}'")
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(string(used), &b.doc.GuestMemoryMiB); err != nil {
+		return err
+	}
+	b.add("power-on to SSH", ssh, platform)
+	b.add("power-on to node Ready", max(at.Sub(up.Instance.Started).Seconds(), 0), platform)
+	b.add("power-on to platform ready (cold boot)", platform, platform)
+	b.add("up, all of it", time.Since(begin).Seconds(), platform)
+	return nil
+}
+
+func (b *bench) add(name string, seconds, base float64) {
+	b.doc.Figures = append(b.doc.Figures, figure{Name: name, Seconds: round(seconds), Ratio: round(seconds / base)})
+}
+
+func round(x float64) float64 { return float64(int(x*1000+0.5)) / 1000 }
+
+func (b *bench) base() float64 {
+	for _, f := range b.doc.Figures {
+		if f.Ratio == 1 && strings.HasSuffix(f.Name, "(cold boot)") {
+			return f.Seconds
+		}
+	}
+	return 1
+}
+
+func (b *bench) timed(ctx context.Context, figureName string, args ...string) error {
+	begin := time.Now()
+	if _, err := b.run(ctx, args...); err != nil {
+		return err
+	}
+	b.add(figureName, time.Since(begin).Seconds(), b.base())
+	return nil
+}
+
+func (b *bench) write(out string) error {
+	data, err := json.MarshalIndent(b.doc, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(out, append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	for _, f := range b.doc.Figures {
+		fmt.Printf("%-42s %8.1f s  %6.2f x cold boot\n", f.Name, f.Seconds, f.Ratio)
+	}
+	fmt.Printf("%-42s %8d MiB\nfigures in %s\n", "guest memory in use", b.doc.GuestMemoryMiB, out)
+	return nil
+}
