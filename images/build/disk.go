@@ -132,7 +132,11 @@ func buildDisk(ctx context.Context, s *state, out string, progress func(string))
 	}
 	size := (used*5/4 + diskSlack) >> 20
 	progress(fmt.Sprintf("file system of %d MiB with %d MiB in it", size, used>>20))
-	if err := exec("mke2fs", "-q", "-t", "ext4", "-d", root, "-L", "labroot", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1,discard", "-O", "^metadata_csum_seed", img.Disk(), fmt.Sprintf("%dM", size)); err != nil {
+	mke2fs, err := lookTool("mke2fs")
+	if err != nil {
+		return err
+	}
+	if err := exec(mke2fs, "-q", "-t", "ext4", "-d", root, "-L", "labroot", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1,discard", "-O", "^metadata_csum_seed", img.Disk(), fmt.Sprintf("%dM", size)); err != nil {
 		return err
 	}
 	return cache.RemoveAll(root)
