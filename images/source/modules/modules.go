@@ -97,7 +97,7 @@ func (e *NoSourceTreeError) Error() string {
 
 // Hint is the next action.
 func (e *NoSourceTreeError) Hint() string {
-	return "run labctl from its checkout, or set images.modulesDir to the checkout's images/modules"
+	return "run labctl from its checkout, or set image.modulesDir to the checkout's images/modules"
 }
 
 // Parts implements source.Source.

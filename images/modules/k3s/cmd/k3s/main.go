@@ -47,6 +47,10 @@ func main() {
 		if os.Getenv("KUBECONFIG") == "" {
 			env = append(env, "KUBECONFIG="+kubeconfig)
 		}
+	case "crictl":
+		if os.Getenv("CONTAINER_RUNTIME_ENDPOINT") == "" {
+			env = append(env, "CONTAINER_RUNTIME_ENDPOINT=unix:///run/k3s/containerd/containerd.sock", "IMAGE_SERVICE_ENDPOINT=unix:///run/k3s/containerd/containerd.sock")
+		}
 	case "ctr":
 		if os.Getenv("CONTAINERD_ADDRESS") == "" {
 			env = append(env, "CONTAINERD_ADDRESS=/run/k3s/containerd/containerd.sock", "CONTAINERD_NAMESPACE=k8s.io")
