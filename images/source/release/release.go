@@ -4,6 +4,7 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -83,6 +84,10 @@ func (s *Source) Reachable(ctx context.Context) error {
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		var request *url.Error // it repeats the whole address
+		if errors.As(err, &request) {
+			err = request.Err
 		}
 		return fmt.Errorf("%s cannot be reached: %w", s.hosts.Releases, err)
 	}

@@ -27,6 +27,8 @@ type builder struct {
 	options          build.Options
 	asked            images.SourceName
 	release, modules source.Source
+	// chosen is set by the first that needs it: a command chooses once.
+	chosen source.Source
 }
 
 func newBuilder(c config.Loaded) (factory.Builder, error) {
@@ -63,14 +65,18 @@ func newBuilder(c config.Loaded) (factory.Builder, error) {
 func (b *builder) with(ctx context.Context, o factory.Build) (build.Options, error) {
 	options := b.options
 	options.Name, options.Force, options.Sink = o.Name, o.Force, o.Sink
-	chosen, why, err := source.Choose(ctx, b.asked, b.release, b.modules)
-	if err != nil {
-		return options, err
+	said := b.chosen != nil
+	var why string
+	if !said {
+		var err error
+		if b.chosen, why, err = source.Choose(ctx, b.asked, b.release, b.modules); err != nil {
+			return options, err
+		}
 	}
-	options.Source = chosen
-	if b.asked == images.Auto {
+	options.Source = b.chosen
+	if b.asked == images.Auto && !said {
 		o.Sink.Send(stage.Event{Kind: stage.Started, Stage: "source"})
-		o.Sink.Send(stage.Event{Kind: stage.Progress, Stage: "source", Detail: fmt.Sprintf("%s, because %s", chosen.Name(), why)})
+		o.Sink.Send(stage.Event{Kind: stage.Progress, Stage: "source", Detail: fmt.Sprintf("%s, because %s", b.chosen.Name(), why)})
 		o.Sink.Send(stage.Event{Kind: stage.Done, Stage: "source"})
 	}
 	return options, nil
