@@ -30,7 +30,7 @@ func fakeParts() factory.Parts {
 			return &fakeDriver{home: c.Home()}, nil
 		},
 		Images: func(c config.Config) factory.Images { return store.New(c.Home()) },
-		Builder: func(c config.Loaded) (factory.Builder, error) {
+		Builder: func(c config.Loaded, _ func(string)) (factory.Builder, error) {
 			return &fakeBuilder{home: c.Home()}, nil
 		},
 		Dial: func(_ context.Context, ep provision.Endpoint) (factory.Guest, error) {

@@ -78,9 +78,10 @@ var table = map[string]row{
 	"labs/git":              {rank: 30, guest: true},
 	"labs/journal":          {rank: 30, guest: true},
 
-	"bootstrap/plan": {rank: 40, guest: true},
-	"images/build":   {rank: 41},
-	"labs/catalog/*": {rank: 40, guest: true},
+	"bootstrap/plan":    {rank: 40, guest: true},
+	"images/build":      {rank: 41},
+	"labs/catalog/*":    {rank: 40, guest: true},
+	"labs/catalog/ci/*": {rank: 39, guest: true}, // what the lab's steps share
 	// The author's proof of a lab is data: the host's tests ship it into a guest.
 	"labs/catalog/ci/proof": {rank: 30, guest: true},
 
@@ -103,6 +104,8 @@ var table = map[string]row{
 	"cmd/labctl-agent":            {rank: 59, guest: true},
 	"cmd/labctl-probe":            {rank: 59, guest: true},
 	"cmd/lab-ci":                  {rank: 59, guest: true},
+
+	"test/*": {rank: 60}, // programs that measure and try the others
 }
 
 // behindTheWall reports whether a package belongs to the host, so that no guest program may have it.

@@ -66,7 +66,7 @@ type Parts struct {
 	// Driver may tell what is worth knowing and no error through say.
 	Driver  func(c config.Loaded, say func(line string)) (provision.Driver, error)
 	Images  func(config.Config) Images
-	Builder func(config.Loaded) (Builder, error)
+	Builder func(c config.Loaded, say func(line string)) (Builder, error)
 	Dial    func(ctx context.Context, ep provision.Endpoint) (Guest, error)
 	OpenSSH func(ep provision.Endpoint, knownHosts string, tty bool, command []string) ([]string, error)
 	// GuestChecks are the guest contract, to be asked once; deep adds what takes long.
@@ -178,7 +178,7 @@ func (f *Factory) Close() error {
 // Driver is what runs instances.
 func (f *Factory) Driver() (provision.Driver, error) {
 	if f.driver == nil {
-		driver, err := f.Parts.Driver(f.Settings(), func(line string) { f.UI().Note("%s", line) })
+		driver, err := f.Parts.Driver(f.Settings(), f.say)
 		if err != nil {
 			return nil, err
 		}
@@ -187,11 +187,13 @@ func (f *Factory) Driver() (provision.Driver, error) {
 	return f.driver, nil
 }
 
+func (f *Factory) say(line string) { f.UI().Note("%s", line) }
+
 // Images is the store of golden images.
 func (f *Factory) Images() Images { return f.Parts.Images(f.Settings().Config) }
 
 // Builder builds golden images.
-func (f *Factory) Builder() (Builder, error) { return f.Parts.Builder(f.Settings()) }
+func (f *Factory) Builder() (Builder, error) { return f.Parts.Builder(f.Settings(), f.say) }
 
 // Classify gives the exit codes of errors that the layers below raise: 2 for a name or setting that is not there, else 3.
 func Classify(err error) (int, bool) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/cgoa-labs/labctl/bootstrap/stage"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/config"
 	"github.com/cgoa-labs/labctl/config/layout"
@@ -29,19 +28,20 @@ type builder struct {
 	release, modules source.Source
 	// chosen is set by the first that needs it: a command chooses once.
 	chosen source.Source
+	say    func(line string)
 }
 
-func newBuilder(c config.Loaded) (factory.Builder, error) {
+func newBuilder(c config.Loaded, say func(string)) (factory.Builder, error) {
 	pins, err := versions.Load()
 	if err != nil {
 		return nil, err
 	}
 	local := run.Local{}
-	driver := driverOptions(c, nil)
+	driver := driverOptions(c, say)
 	if _, err := qemu.New(c.Home(), driver); err != nil {
 		return nil, err
 	}
-	return &builder{asked: images.SourceName(c.Image.Source), release: release.New(release.Upstream, pins, http.DefaultClient), modules: modules.New(c.Image.ModulesDir, c.Image.AptMirror, pins, local), options: build.Options{
+	return &builder{say: say, asked: images.SourceName(c.Image.Source), release: release.New(release.Upstream, pins, http.DefaultClient), modules: modules.New(c.Image.ModulesDir, c.Image.AptMirror, pins, local), options: build.Options{
 		Home: c.Home(), Pins: pins,
 		GuestDir: c.GuestDir, Mirror: c.Image.AptMirror, Runner: local,
 		NewDriver: func(home layout.Home) provision.Driver {
@@ -65,20 +65,16 @@ func newBuilder(c config.Loaded) (factory.Builder, error) {
 func (b *builder) with(ctx context.Context, o factory.Build) (build.Options, error) {
 	options := b.options
 	options.Name, options.Force, options.Sink = o.Name, o.Force, o.Sink
-	said := b.chosen != nil
-	var why string
-	if !said {
-		var err error
-		if b.chosen, why, err = source.Choose(ctx, b.asked, b.release, b.modules); err != nil {
+	if b.chosen == nil {
+		chosen, why, err := source.Choose(ctx, b.asked, b.release, b.modules)
+		if err != nil {
 			return options, err
+		}
+		if b.chosen = chosen; b.asked == images.Auto {
+			b.say(fmt.Sprintf("image: source %s, because %s", chosen.Name(), why))
 		}
 	}
 	options.Source = b.chosen
-	if b.asked == images.Auto && !said {
-		o.Sink.Send(stage.Event{Kind: stage.Started, Stage: "source"})
-		o.Sink.Send(stage.Event{Kind: stage.Progress, Stage: "source", Detail: fmt.Sprintf("%s, because %s", b.chosen.Name(), why)})
-		o.Sink.Send(stage.Event{Kind: stage.Done, Stage: "source"})
-	}
 	return options, nil
 }
 
