@@ -78,10 +78,13 @@ var table = map[string]row{
 	"labs/git":              {rank: 30, guest: true},
 	"labs/journal":          {rank: 30, guest: true},
 
-	"bootstrap/plan":    {rank: 40, guest: true},
-	"images/build":      {rank: 41},
-	"labs/catalog/*":    {rank: 40, guest: true},
-	"labs/catalog/ci/*": {rank: 39, guest: true}, // what the lab's steps share
+	"bootstrap/plan": {rank: 40, guest: true},
+	"images/build":   {rank: 41},
+	"labs/catalog/*": {rank: 40, guest: true},
+	// What the lab's steps share: words, then the places and what is found there, then the reference solution.
+	"labs/catalog/ci/text":     {rank: 35, guest: true},
+	"labs/catalog/ci/ground":   {rank: 36, guest: true},
+	"labs/catalog/ci/solution": {rank: 37, guest: true},
 	// The author's proof of a lab is data: the host's tests ship it into a guest.
 	"labs/catalog/ci/proof": {rank: 30, guest: true},
 

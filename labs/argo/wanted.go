@@ -1,0 +1,90 @@
+package argo
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
+)
+
+// Wanted is what a lab asks of an Application that deploys one folder of one repository to this cluster, synced by itself with
+// prune and self-heal, creating its namespace.
+type Wanted struct{ RepoURL, Path, Branch, Project, Namespace string }
+
+// Difference is one field that is not as wanted.
+type Difference struct{ Wanted, Got string }
+
+// The two ways to write "this cluster".
+const (
+	inClusterServer = "https://kubernetes.default.svc"
+	inClusterName   = "in-cluster"
+)
+
+// Differs is the first field in which the Application means something else than what is wanted; nil where it means the same,
+// however it is written.
+func Differs(app *v1alpha1.Application, w Wanted) *Difference {
+	spec := app.Spec
+	diff := func(field, want, got string) *Difference {
+		if got == "" {
+			got = "nothing"
+		}
+		return &Difference{Wanted: "spec." + field + " " + want, Got: "spec." + field + " " + got}
+	}
+	if len(spec.Sources) > 0 || spec.Source == nil {
+		return diff("source", "one source", fmt.Sprintf("%d in sources", len(spec.Sources)))
+	}
+	source, to := spec.Source, spec.Destination
+	automated := &v1alpha1.SyncPolicyAutomated{}
+	var options v1alpha1.SyncOptions
+	if p := spec.SyncPolicy; p != nil {
+		options = p.SyncOptions
+		if p.Automated != nil {
+			automated = p.Automated
+		}
+	}
+	server := strings.TrimSuffix(to.Server, "/")
+	switch {
+	case !SameRepo(source.RepoURL, w.RepoURL):
+		return diff("source.repoURL", w.RepoURL, source.RepoURL)
+	case strings.TrimPrefix(source.TargetRevision, "refs/heads/") != w.Branch:
+		return diff("source.targetRevision", w.Branch, source.TargetRevision)
+	case path.Clean("/"+source.Path) != path.Clean("/"+w.Path):
+		return diff("source.path", w.Path, source.Path)
+	case spec.Project != w.Project:
+		return diff("project", w.Project, spec.Project)
+	case to.Namespace != w.Namespace:
+		return diff("destination.namespace", w.Namespace, to.Namespace)
+	case server != inClusterServer && to.Name != inClusterName || server != "" && to.Name != "":
+		return diff("destination", "this cluster: server "+inClusterServer+" or name "+inClusterName, strings.TrimSpace(to.Server+" "+to.Name))
+	case spec.SyncPolicy == nil || spec.SyncPolicy.Automated == nil || automated.Enabled != nil && !*automated.Enabled:
+		return diff("syncPolicy.automated", "on", "off")
+	case !automated.GetPrune():
+		return diff("syncPolicy.automated.prune", "true", "false")
+	case !automated.GetSelfHeal():
+		return diff("syncPolicy.automated.selfHeal", "true", "false")
+	case !options.HasOption("CreateNamespace=true"):
+		return diff("syncPolicy.syncOptions", "CreateNamespace=true", strings.Join(options, ", "))
+	}
+	return nil
+}
+
+// SameRepo reports whether two git URLs lead to the same repository of this cluster's git daemon: a service's short and long names,
+// the usual port and the ending .git make no difference.
+func SameRepo(a, b string) bool { return repoAddress(a) == repoAddress(b) }
+
+func repoAddress(s string) string {
+	u, err := url.Parse(strings.TrimSpace(s))
+	if err != nil || u.Scheme == "" {
+		return s
+	}
+	const gitPort = "9418"
+	port := u.Port()
+	if port == "" && u.Scheme == "git" {
+		port = gitPort
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	host = strings.TrimSuffix(strings.TrimSuffix(host, ".cluster.local"), ".svc")
+	return u.Scheme + "://" + host + ":" + port + strings.TrimSuffix(path.Clean(u.Path), ".git")
+}

@@ -1,0 +1,205 @@
+package ground
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cgoa-labs/labctl/labs/git"
+)
+
+// WebFile is deploy/web.yaml in one commit.
+type WebFile struct {
+	Exists bool
+	// Deployment is the Deployment web, nil where the file has none that Kubernetes would take; Problem then says why.
+	Deployment *appsv1.Deployment
+	Problem    string
+	// Replicas is spec.replicas as it is written; nil where it is not there. Typo says that there is a spec.replica.
+	Replicas any
+	Typo     bool
+}
+
+// Documents splits a YAML file into its documents.
+func Documents(data []byte) ([][]byte, error) {
+	var documents [][]byte
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(document)) > 0 {
+			documents = append(documents, document)
+		}
+	}
+}
+
+// ParseWeb reads deploy/web.yaml.
+func ParseWeb(data []byte) WebFile {
+	w := WebFile{Exists: true}
+	documents, err := Documents(data)
+	if err != nil {
+		w.Problem = err.Error()
+		return w
+	}
+	w.Problem = "it has no Deployment web"
+	for _, document := range documents {
+		var loose struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Spec     map[string]any
+		}
+		if err := yaml.Unmarshal(document, &loose); err != nil {
+			w.Problem = "it cannot be read as YAML: " + err.Error()
+			return w
+		}
+		if loose.Kind != "Deployment" || loose.Metadata.Name != Web {
+			continue
+		}
+		w.Replicas = loose.Spec["replicas"]
+		_, w.Typo = loose.Spec["replica"]
+		var d appsv1.Deployment
+		if err := yaml.UnmarshalStrict(document, &d); err != nil {
+			w.Problem = strings.ReplaceAll(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "), "\n", " ")
+			return w
+		}
+		if d.APIVersion != "apps/v1" {
+			w.Problem = fmt.Sprintf("apiVersion is %q", d.APIVersion)
+			return w
+		}
+		w.Deployment, w.Problem = &d, ""
+		return w
+	}
+	return w
+}
+
+// Valid reports whether it is a Deployment web as the lab wants it, whatever its image; else it says what is wrong.
+func (w WebFile) Valid() (bool, string) {
+	switch {
+	case !w.Exists:
+		return false, "there is no " + WebPath
+	case w.Deployment == nil:
+		return false, WebPath + ": " + w.Problem
+	}
+	d := w.Deployment
+	labels := d.Spec.Template.Labels
+	switch {
+	case d.Namespace != "":
+		return false, fmt.Sprintf("%s: metadata.namespace is %q", WebPath, d.Namespace)
+	case d.Spec.Replicas == nil:
+		return false, WebPath + ": spec.replicas is not set"
+	case *d.Spec.Replicas != Replicas:
+		return false, fmt.Sprintf("%s: spec.replicas is %d", WebPath, *d.Spec.Replicas)
+	case labels["app"] != "web":
+		return false, fmt.Sprintf("%s: the pods' label app is %q", WebPath, labels["app"])
+	case d.Spec.Selector == nil || len(d.Spec.Selector.MatchLabels)+len(d.Spec.Selector.MatchExpressions) == 0:
+		return false, WebPath + ": spec.selector is not set"
+	case w.Image() == "":
+		return false, WebPath + ": there is no container web with an image"
+	}
+	for k, v := range d.Spec.Selector.MatchLabels {
+		if labels[k] != v {
+			return false, fmt.Sprintf("%s: the selector wants %s=%s, which the pods do not have", WebPath, k, v)
+		}
+	}
+	return true, ""
+}
+
+// Image is the image of the container web, in the short form for images of the usual registry; empty where there is none.
+func (w WebFile) Image() string {
+	if w.Deployment == nil {
+		return ""
+	}
+	return ImageOf(w.Deployment)
+}
+
+// ImageOf is the image of a Deployment's container web, in the short form.
+func ImageOf(d *appsv1.Deployment) string {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		if c.Name == Web {
+			return ShortImage(c.Image)
+		}
+	}
+	return ""
+}
+
+// ShortImage leaves out the parts of an image's name that are understood.
+func ShortImage(image string) string {
+	for _, prefix := range []string{"index.docker.io/", "docker.io/", "library/"} {
+		image = strings.TrimPrefix(image, prefix)
+	}
+	return image
+}
+
+// BrokenString reports whether spec.replicas is the string two.
+func (w WebFile) BrokenString() bool { return w.Replicas == "two" }
+
+// MainHistory is the bare repository's main, with deploy/web.yaml in each of its commits.
+type MainHistory struct {
+	git.History
+	Web map[string]WebFile
+}
+
+// TipWeb is deploy/web.yaml in the newest commit.
+func (m MainHistory) TipWeb() WebFile { return m.Web[m.Tip()] }
+
+// Baselines are the commits whose deploy/web.yaml is the lab's first one, newest first.
+func (m MainHistory) Baselines() []string {
+	return slices.DeleteFunc(m.SHAs(), func(sha string) bool {
+		ok, _ := m.Web[sha].Valid()
+		return !ok || m.Web[sha].Image() != FirstImage
+	})
+}
+
+// BroughtIn reports whether the commit itself changed deploy/web.yaml so that bad holds: no parent has it.
+func (m MainHistory) BroughtIn(c git.Commit, bad func(WebFile) bool) bool {
+	return bad(m.Web[c.SHA]) && !slices.ContainsFunc(c.Parents, func(p string) bool { return bad(m.Web[p]) })
+}
+
+// Main reads the bare repository's main. It is empty where there is no repository or no such branch.
+func (g *Ground) Main(ctx context.Context) (MainHistory, error) {
+	return Once(g, "main", func() (MainHistory, error) { return g.ReadMain(ctx) })
+}
+
+// ReadMain reads the bare repository's main anew.
+func (g *Ground) ReadMain(ctx context.Context) (MainHistory, error) {
+	m := MainHistory{Web: map[string]WebFile{}}
+	repo := g.BareRepo()
+	state, err := repo.State(ctx)
+	if err != nil || !state.Repo {
+		return m, err
+	}
+	if m.History, err = repo.History(ctx, Main); err != nil {
+		return m, err
+	}
+	blobs, err := repo.Files(ctx, m.SHAs(), WebPath)
+	if err != nil {
+		return m, err
+	}
+	parsed := map[string]WebFile{}
+	for i, sha := range m.SHAs() {
+		if !blobs[i].Exists {
+			continue
+		}
+		text := string(blobs[i].Data)
+		w, ok := parsed[text]
+		if !ok {
+			w = ParseWeb(blobs[i].Data)
+			parsed[text] = w
+		}
+		m.Web[sha] = w
+	}
+	return m, nil
+}

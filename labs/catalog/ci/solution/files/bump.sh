@@ -1,0 +1,10 @@
+#!/bin/sh
+# Ask for another image in Git. Applying it is the reconciler's business.
+set -eu
+tag=${1:?usage: bump.sh TAG}
+cd @WORK@/repo
+git fetch --quiet origin main
+git checkout --quiet --force -B main FETCH_HEAD
+sed -i "s|image: nginx:.*|image: nginx:$tag|" deploy/web.yaml
+git commit --quiet --message "ci: web nginx:$tag" deploy/web.yaml
+git push --quiet origin main

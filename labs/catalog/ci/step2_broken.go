@@ -1,0 +1,195 @@
+package ci
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/argo"
+	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
+	"github.com/cgoa-labs/labctl/labs/check"
+)
+
+// Step 2: a commit that the cluster refuses, what was to be seen of it, and its revert. The file tells of a moment that has passed, so
+// it is held against git's history and against what must have been true.
+func (l *lab) broken() []check.Check {
+	return []check.Check{
+		l.check("broken-file", l.brokenFile),
+		l.check("broken-commit", l.brokenCommit),
+		l.check("broken-observed", l.brokenObserved),
+		l.check("broken-reverted", l.brokenReverted),
+		l.check("no-retry", l.noRetry),
+		l.check("revert-synced", l.inStep),
+	}
+}
+
+func (l *lab) readBroken() (*facts, check.Outcome, error) {
+	return l.readFacts(l.Broken(), "broken-missing", "broken-json", "broken-field", "commit", "sync_status", "operation_message", "live_replicas")
+}
+
+func (l *lab) brokenFile(context.Context) (check.Outcome, error) {
+	f, out, err := l.readBroken()
+	if f == nil {
+		return out, err
+	}
+	for _, name := range []string{"commit", "sync_status", "operation_message"} {
+		if _, ok := f.text(name); !ok {
+			return l.fail(name+" as a string", f.raw(name), "broken-field").With("sha256", f.digest), nil
+		}
+	}
+	if _, ok := f.number("live_replicas"); !ok {
+		return l.fail("live_replicas as a whole number", f.raw("live_replicas"), "broken-field").With("sha256", f.digest), nil
+	}
+	return check.Pass("it has the four fields").With("sha256", f.digest), nil
+}
+
+// brokenString is what the step is about: a string where the API wants a number.
+func brokenString(w ground.WebFile) bool { return w.BrokenString() }
+
+func (l *lab) brokenCommit(ctx context.Context) (check.Outcome, error) {
+	f, out, err := l.readBroken()
+	if f == nil {
+		return out, err
+	}
+	name, _ := f.text("commit")
+	name = strings.TrimSpace(name)
+	wanted := "the commit on main that changed replicas to the string two"
+	main, err := l.Main(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	commit, ok := main.Find(name)
+	if !ok {
+		// It may have been on main until someone rewrote it.
+		_, known, err := l.BareRepo().Resolve(ctx, name)
+		if err != nil {
+			return check.Outcome{}, err
+		}
+		if !known && looksLikeSHA(name) {
+			_, known, err = l.CloneRepo().Resolve(ctx, name)
+			if err != nil {
+				return check.Outcome{}, err
+			}
+		}
+		if known && looksLikeSHA(name) {
+			return l.fail(wanted, name+" is a commit, but not in main's history", "broken-rewritten").With("main", main.Tip()), nil
+		}
+		return l.fail(wanted, fmt.Sprintf("%q, which names no commit", name), "broken-unknown-commit").With("main", main.Tip()), nil
+	}
+	if !main.BroughtIn(commit, brokenString) {
+		return l.fail(wanted, fmt.Sprintf("commit %s (%s), which did not", commit.SHA[:7], commit.Subject), "broken-wrong-commit").With("commit", commit.SHA), nil
+	}
+	return check.Pass(fmt.Sprintf("commit %s (%s)", commit.SHA[:7], commit.Subject)).With("commit", commit.SHA), nil
+}
+
+func looksLikeSHA(s string) bool {
+	return len(s) >= 7 && len(s) <= 64 && strings.Trim(strings.ToLower(s), "0123456789abcdef") == ""
+}
+
+// refusals are pieces of what API servers and Argo CD say about a string where a whole number belongs. Which one it is depends on
+// the versions and on the way the manifest is applied; a message that somebody made up has none.
+var refusals = []string{
+	"unrecognized type", "cannot be handled as", "cannot unmarshal string", "unmarshal string into", "int32", "expected numeric",
+	"failed to create typed patch", "typed value", "strict decoding", "spec.replicas", "failed to apply", "is invalid: patch", "tasks are not valid",
+}
+
+func (l *lab) brokenObserved(ctx context.Context) (check.Outcome, error) {
+	f, out, err := l.readBroken()
+	if f == nil {
+		return out, err
+	}
+	// While main cannot be applied, the comparison says OutOfSync, or Unknown where even comparing fails.
+	if s, _ := f.text("sync_status"); s != "OutOfSync" && s != "Unknown" {
+		return l.fail("what status.sync.status said while the commit was broken", f.raw("sync_status"), "broken-sync-status").With("sha256", f.digest), nil
+	}
+	message, _ := f.text("operation_message")
+	found := ""
+	for _, piece := range refusals {
+		if strings.Contains(strings.ToLower(message), piece) {
+			found = piece
+			break
+		}
+	}
+	if found == "" {
+		return l.fail("what status.operationState.message said while the sync failed", f.raw("operation_message"), "broken-message").With("sha256", f.digest), nil
+	}
+	// What ran then is what the commit before had asked for: the broken one was never applied.
+	main, err := l.Main(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	name, _ := f.text("commit")
+	commit, _ := main.Find(strings.TrimSpace(name))
+	want := ground.Replicas
+	for _, parent := range commit.Parents {
+		if d := main.Web[parent].Deployment; d != nil && d.Spec.Replicas != nil {
+			want = int(*d.Spec.Replicas)
+		}
+	}
+	if n, _ := f.number("live_replicas"); n != want {
+		return l.fail("the replicas that ran while the commit was broken", f.raw("live_replicas"), "broken-live").With("sha256", f.digest), nil
+	}
+	return check.Pass("it fits what must have been").With("sha256", f.digest).With("messageSays", found), nil
+}
+
+func (l *lab) brokenReverted(ctx context.Context) (check.Outcome, error) {
+	main, err := l.Main(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	if ok, problem := main.TipWeb().Valid(); !ok {
+		return l.fail("a main that can be applied again", fmt.Sprintf("main is %s: %s", main.Tip()[:7], problem), "broken-not-reverted").With("main", main.Tip()), nil
+	}
+	return check.Pass("main is "+main.Tip()[:7]).With("main", main.Tip()), nil
+}
+
+// noRetry looks for an operation that still applies a commit that cannot be applied. It ends by itself in the end, which takes
+// minutes; ending it by hand is not asked of one whose operation is over.
+func (l *lab) noRetry(ctx context.Context) (check.Outcome, error) {
+	main, err := l.Main(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	client, err := l.Argo()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	app, err := client.Application(ctx, ground.App)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	if app == nil {
+		return l.fail("an Application "+ground.App, "there is none", "app-missing"), nil
+	}
+	if revision := argo.UnderWay(app); revision != "" && main.Web[revision].Exists {
+		if ok, _ := main.Web[revision].Valid(); !ok {
+			return l.notYet("no operation that applies a broken commit", argo.Describe(app), "retrying").With("application", argo.Evidence(app)), nil
+		}
+	}
+	return check.Pass("there is none").With("application", argo.Evidence(app)), nil
+}
+
+// inStep asks whether ci-web is in step with main.
+func (l *lab) inStep(ctx context.Context) (check.Outcome, error) {
+	main, err := l.Main(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	client, err := l.Argo()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	app, standing, err := client.Look(ctx, ground.App, main.Tip())
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	if app == nil {
+		return l.fail("an Application "+ground.App, "there is none", "app-missing"), nil
+	}
+	if web, known := main.Web[standing.Operation]; known {
+		if ok, _ := web.Valid(); !ok {
+			return l.notYet("no operation that applies a broken commit", standing.Got, "retrying").With("application", argo.Evidence(app)), nil
+		}
+	}
+	return l.standing(standing).With("main", main.Tip()).With("application", argo.Evidence(app)), nil
+}

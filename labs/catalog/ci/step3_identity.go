@@ -1,0 +1,291 @@
+package ci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
+	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/kube"
+)
+
+// Step 3: an account for CI that can try Deployments in one namespace and nothing else.
+func (l *lab) identity() []check.Check {
+	return []check.Check{
+		l.check("ci-namespaces", l.ciNamespaces),
+		l.check("ci-account", l.ciAccount),
+		l.check("ci-role", l.ciRole),
+		l.check("ci-binding", l.ciBinding),
+		l.check("ci-access", l.ciAccess),
+		l.check("ci-kubeconfig", l.ciKubeconfig),
+		l.check("ci-token", l.ciToken),
+	}
+}
+
+func (l *lab) ciNamespaces(ctx context.Context) (check.Outcome, error) {
+	client, err := l.Kube()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	for _, name := range []string{ground.CI, ground.DryRun} {
+		ns, err := client.Namespace(ctx, name)
+		if err != nil {
+			return check.Outcome{}, err
+		}
+		if ns == nil {
+			return l.fail("namespaces ci and ci-dryrun", "there is no namespace "+name, "ns-missing"), nil
+		}
+		if ns.DeletionTimestamp != nil {
+			return l.notYet("namespaces ci and ci-dryrun", "namespace "+name+" is being deleted", "ns-missing"), nil
+		}
+	}
+	return check.Pass("both are there"), nil
+}
+
+func (l *lab) ciAccount(ctx context.Context) (check.Outcome, error) {
+	client, err := l.Kube()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	sa, err := client.ServiceAccount(ctx, ground.Validator.Namespace, ground.Validator.Name)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	if sa == nil {
+		return l.fail("a ServiceAccount validator in namespace ci", "there is none", "sa-missing"), nil
+	}
+	return check.Pass("it is there").With("uid", string(sa.UID)), nil
+}
+
+// allowedVerbs are what the Role gives on deployments.apps.
+var allowedVerbs = []string{"create", "get", "patch"}
+
+func (l *lab) ciRole(ctx context.Context) (check.Outcome, error) {
+	client, err := l.Kube()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	wanted := "only get, create and patch on deployments of the group apps"
+	role, err := client.Role(ctx, ground.DryRun, ground.Role)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	if role == nil {
+		return l.fail("a Role "+ground.Role+" in namespace "+ground.DryRun, "there is none", "role-missing"), nil
+	}
+	var verbs []string
+	for _, rule := range role.Rules {
+		if len(rule.NonResourceURLs) > 0 || len(rule.ResourceNames) > 0 || !slices.Equal(unique(rule.APIGroups), []string{"apps"}) || !slices.Equal(unique(rule.Resources), []string{"deployments"}) {
+			return l.fail(wanted, describe(rule), "role-rules"), nil
+		}
+		verbs = append(verbs, rule.Verbs...)
+	}
+	if verbs = unique(verbs); !slices.Equal(verbs, allowedVerbs) {
+		return l.fail(wanted, "verbs "+orNothing(verbs), "role-rules"), nil
+	}
+	return check.Pass(wanted), nil
+}
+
+func unique(words []string) []string {
+	sorted := slices.Sorted(slices.Values(words))
+	return slices.Compact(sorted)
+}
+
+func orNothing(words []string) string {
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}
+
+func describe(r rbacv1.PolicyRule) string {
+	s := fmt.Sprintf("a rule with groups %q, resources %q, verbs %q", r.APIGroups, r.Resources, r.Verbs)
+	if len(r.ResourceNames) > 0 {
+		s += fmt.Sprintf(", only for the names %q", r.ResourceNames)
+	}
+	return s
+}
+
+func (l *lab) ciBinding(ctx context.Context) (check.Outcome, error) {
+	client, err := l.Kube()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	binding, err := client.RoleBinding(ctx, ground.DryRun, ground.Binding)
+	switch {
+	case err != nil:
+		return check.Outcome{}, err
+	case binding == nil:
+		return l.fail("a RoleBinding "+ground.Binding+" in namespace "+ground.DryRun, "there is none", "binding-missing"), nil
+	case binding.RoleRef.Kind != "Role" || binding.RoleRef.Name != ground.Role:
+		return l.fail("Role "+ground.Role, binding.RoleRef.Kind+" "+binding.RoleRef.Name, "binding-role"), nil
+	}
+	for _, s := range binding.Subjects {
+		if !ground.Validator.Names(s, ground.DryRun) {
+			return l.fail("only ServiceAccount ci:validator", fmt.Sprintf("%s %s", s.Kind, strings.TrimPrefix(s.Namespace+":"+s.Name, ":")), "binding-subject"), nil
+		}
+	}
+	if len(binding.Subjects) == 0 {
+		return l.fail("ServiceAccount ci:validator", "nobody", "binding-subject"), nil
+	}
+	return check.Pass("it gives the Role to ci:validator"), nil
+}
+
+// ciAccess asks the API server, because a group, a wildcard or another binding can give what the Role does not.
+func (l *lab) ciAccess(ctx context.Context) (check.Outcome, error) {
+	client, err := l.Kube()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	who := ground.Validator
+	deployments := func(verb, namespace string) kube.Access {
+		return kube.Access{Verb: verb, Group: "apps", Resource: "deployments", Namespace: namespace}
+	}
+	answers := map[string]string{}
+	for _, question := range []struct {
+		what kube.Access
+		want bool
+	}{
+		{deployments("create", ground.DryRun), true}, {deployments("get", ground.DryRun), true}, {deployments("patch", ground.DryRun), true},
+		{deployments("delete", ground.DryRun), false}, {deployments("list", ground.DryRun), false},
+		{deployments("patch", ground.Production), false}, {deployments("create", ground.Production), false},
+		{deployments("create", ""), false},
+		{kube.Access{Verb: "get", Resource: "secrets", Namespace: ground.DryRun}, false},
+	} {
+		allowed, reason, err := client.Allowed(ctx, who, question.what)
+		if err != nil {
+			return check.Outcome{}, err
+		}
+		answers[question.what.String()] = fmt.Sprint(allowed)
+		if allowed != question.want {
+			wanted, got, hint := "yes to: "+question.what.String(), "no", "access-missing"
+			if allowed {
+				wanted, got, hint = "no to: "+question.what.String(), "yes: "+reason, "access-too-much"
+			}
+			return l.fail(wanted, got, hint).With("accessReviews", answers), nil
+		}
+	}
+	namespaces, err := client.Namespaces(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	for _, namespace := range namespaces {
+		resources, urls, err := client.Rules(ctx, who, namespace)
+		if err != nil {
+			return check.Outcome{}, err
+		}
+		for _, r := range kube.Beyond(resources) {
+			own := namespace == ground.DryRun && slices.Equal(unique(r.APIGroups), []string{"apps"}) &&
+				slices.Equal(unique(r.Resources), []string{"deployments"}) && len(r.ResourceNames) == 0
+			if own && !slices.ContainsFunc(r.Verbs, func(v string) bool { return !slices.Contains(allowedVerbs, v) }) {
+				continue
+			}
+			got := fmt.Sprintf("in namespace %s: %s on %s of groups %q", namespace, strings.Join(r.Verbs, ", "), strings.Join(r.Resources, ", "), r.APIGroups)
+			return l.fail("nothing but the Role's rights in ci-dryrun", got, "access-too-much").With("accessReviews", answers), nil
+		}
+		for _, r := range kube.BeyondDiscovery(urls) {
+			return l.fail("nothing but the Role's rights in ci-dryrun", fmt.Sprintf("%s on the URLs %s", strings.Join(r.Verbs, ", "), strings.Join(r.NonResourceURLs, ", ")), "access-too-much").With("accessReviews", answers), nil
+		}
+	}
+	return check.Pass(fmt.Sprintf("the Role's rights in ci-dryrun, and none in %d other namespaces", len(namespaces)-1)).With("accessReviews", answers), nil
+}
+
+// readKubeconfig reads ci-kubeconfig; where it cannot be used, the outcome says why.
+func (l *lab) readKubeconfig() (*kube.Kubeconfig, check.Outcome, error) {
+	wanted := "a kubeconfig " + l.CIKubeconfig()
+	k, err := kube.ReadKubeconfig(l.CIKubeconfig())
+	var bad *kube.KubeconfigError
+	switch {
+	case errors.As(err, &bad):
+		return nil, l.fail(wanted, bad.Err.Error(), "ci-kubeconfig-bad"), nil
+	case errors.Is(err, os.ErrNotExist):
+		return nil, l.fail(wanted, "there is none", "ci-kubeconfig-missing"), nil
+	}
+	return k, check.Outcome{}, err
+}
+
+func (l *lab) ciKubeconfig(context.Context) (check.Outcome, error) {
+	k, out, err := l.readKubeconfig()
+	if k == nil {
+		return out, err
+	}
+	client, err := l.Kube()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	sum, err := fileDigest(l.CIKubeconfig())
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	switch {
+	case !kube.SameServer(k.Server, client.Server()):
+		out = l.fail("server "+client.Server(), "server "+k.Server, "ci-kubeconfig-server")
+	case k.Namespace != ground.DryRun:
+		out = l.fail("current namespace "+ground.DryRun, "current namespace "+k.Namespace, "ci-kubeconfig-namespace")
+	case len(k.Other) > 0:
+		out = l.fail("a token and no other login", "also: "+strings.Join(unique(k.Other), ", "), "ci-kubeconfig-admin")
+	case k.SkipsTLS:
+		out = l.fail("the server's certificate verified", "insecure-skip-tls-verify", "ci-kubeconfig-tls")
+	case k.Token == "":
+		out = l.fail("the account's token", "the current user has none", "token-missing")
+	default:
+		out = check.Pass("server " + k.Server + ", namespace " + k.Namespace)
+	}
+	return out.With("sha256", sum), nil
+}
+
+// tokenLife is how long the token is to be valid. Rounding, and asking for it in other units, is fine.
+const tokenLife, tokenSlack = 8 * time.Hour, 10 * time.Minute
+
+func (l *lab) ciToken(ctx context.Context) (check.Outcome, error) {
+	k, out, err := l.readKubeconfig()
+	if k == nil {
+		return out, err
+	}
+	who := ground.Validator.User()
+	claims, claimsErr := kube.ReadToken(k.Token)
+	evidence := func(o check.Outcome) check.Outcome {
+		if claimsErr == nil {
+			o = o.With("subject", claims.Subject)
+			if !claims.Expires.IsZero() {
+				o = o.With("issued", claims.Issued.Format(time.RFC3339)).With("expires", claims.Expires.Format(time.RFC3339))
+			}
+		}
+		return o
+	}
+	user, refusal, why, err := k.WhoAmI(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	switch refusal {
+	case kube.BadCertificate:
+		return evidence(l.fail("a login with this file", why, "token-ca")), nil
+	case kube.NoServer:
+		if err := l.Trouble(ctx); err != nil {
+			return check.Outcome{}, err
+		}
+		return evidence(l.fail("a login with this file", why, "token-server")), nil
+	case kube.BadToken:
+		if claimsErr == nil && claims.Subject == who && !claims.Expires.IsZero() && time.Now().After(claims.Expires) {
+			return evidence(l.fail("a token that is valid now", "it ran out at "+claims.Expires.Format(time.RFC3339), "token-expired")), nil
+		}
+		return evidence(l.fail("a token that the server knows", why, "token-refused")), nil
+	}
+	if user != who {
+		return evidence(l.fail("a token of "+who, "one of "+user, "token-account")), nil
+	}
+	if claimsErr == nil && !claims.Expires.IsZero() {
+		if life := claims.Expires.Sub(claims.Issued); life < tokenLife-tokenSlack || life > tokenLife+tokenSlack {
+			return evidence(l.fail("valid for 8 hours", "valid for "+life.String(), "token-life")), nil
+		}
+		return evidence(check.Pass("it logs in as " + user + " until " + claims.Expires.Format(time.RFC3339))), nil
+	}
+	return evidence(check.Pass("it logs in as " + user + " and does not run out")), nil
+}

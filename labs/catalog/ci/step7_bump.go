@@ -1,0 +1,236 @@
+package ci
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/cgoa-labs/labctl/labs/argo"
+	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
+	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/git"
+	"github.com/cgoa-labs/labctl/provision/run"
+)
+
+// Step 7: bump.sh is run on copies of both repositories, and what it did with 1.28-alpine is looked for in main and in the cluster.
+func (l *lab) bump() []check.Check {
+	return []check.Check{
+		l.check("bump-file", func(context.Context) (check.Outcome, error) {
+			return l.executable(l.Bump(), "script-missing", "not-executable")
+		}),
+		l.check("bump-works", l.bumpWorks),
+		l.check("bump-commit", l.bumpCommit),
+		l.check("bump-synced", l.bumpSynced),
+	}
+}
+
+// probeTag is a tag that no lab uses.
+const probeTag = "0.0.0-labctl"
+
+func subject(tag string) string { return "ci: web nginx:" + tag }
+
+func (l *lab) bumpWorks(ctx context.Context) (check.Outcome, error) {
+	out, err := l.bumpWith(ctx, true)
+	if err != nil || out.State == check.Passed {
+		return out, err
+	}
+	// The stand-in for validate.sh may be in the hook's way; the real one decides.
+	return l.bumpWith(ctx, false)
+}
+
+func (l *lab) bumpWith(ctx context.Context, stub bool) (check.Outcome, error) {
+	stage, err := l.NewStage(stub)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	defer func() { _ = stage.Close() }()
+	before, err := l.ahead(ctx, stage)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	trial, err := l.Try(ctx, stage, run.Cmd{Argv: ground.Script(l.Bump(), probeTag), Dir: "/", Env: []string{"KUBECONFIG=" + l.Kubeconfig}})
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	ran := fmt.Sprintf("exit code %d: %s", trial.Code, trial.Output)
+	switch {
+	case len(trial.Admin) > 0:
+		return l.fail("a script that leaves the cluster alone", trial.Admin[0].String(), "bump-cluster"), nil
+	case trial.TimedOut:
+		return l.fail("an end", "none within the time: "+trial.Output, "script-slow"), nil
+	case trial.Code != 0:
+		return l.fail("exit code 0", ran, "bump-fails"), nil
+	}
+	there := git.Repo{Dir: l.Bare(), Runner: stage}
+	main, err := there.History(ctx, ground.Main)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	if main.Tip() == before {
+		return l.fail("a new commit on the remote main", "main is where it was; "+ran, "bump-not-pushed"), nil
+	}
+	tip := main.Commits[0]
+	if !slices.Equal(tip.Parents, []string{before}) {
+		return l.fail("one new commit on top of the remote main", fmt.Sprintf("a commit on top of %s", orElse(strings.Join(tip.Parents, ", "), "nothing")), "bump-parent"), nil
+	}
+	if tip.Subject != subject(probeTag) {
+		return l.fail("the message "+subject(probeTag), tip.Subject, "bump-message"), nil
+	}
+	return l.bumpContent(ctx, stage, there, before, tip.SHA)
+}
+
+// bumpContent compares what is in the new commit with what was in the one before.
+func (l *lab) bumpContent(ctx context.Context, stage *ground.Stage, there git.Repo, before, after string) (check.Outcome, error) {
+	names, err := l.inBare(ctx, stage, "", "diff-tree", "-r", "--name-only", "--no-renames", before, after)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	if changed := strings.Fields(names); !slices.Equal(changed, []string{ground.WebPath}) {
+		return l.fail("a commit that changes "+ground.WebPath+" only", "changed: "+orNothing(changed), "bump-content"), nil
+	}
+	blobs, err := there.Files(ctx, []string{before, after}, ground.WebPath)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	old, now := ground.ParseWeb(blobs[0].Data), ground.ParseWeb(blobs[1].Data)
+	wanted := "image nginx:" + probeTag + " and all else as it was"
+	if now.Deployment == nil {
+		return l.fail(wanted, now.Problem, "bump-content"), nil
+	}
+	if now.Image() != "nginx:"+probeTag {
+		return l.fail(wanted, "image "+now.Image(), "bump-content"), nil
+	}
+	if old.Deployment != nil {
+		for i, c := range now.Deployment.Spec.Template.Spec.Containers {
+			if c.Name == ground.Web && i < len(old.Deployment.Spec.Template.Spec.Containers) {
+				now.Deployment.Spec.Template.Spec.Containers[i].Image = old.Deployment.Spec.Template.Spec.Containers[i].Image
+			}
+		}
+		if !equality.Semantic.DeepEqual(old.Deployment, now.Deployment) {
+			return l.fail(wanted, "something else changed in "+ground.WebPath, "bump-content"), nil
+		}
+	}
+	return check.Pass("it pushed one commit with the new image"), nil
+}
+
+// ahead brings the stage's clone to the remote main and then puts a commit on the remote main that the clone does not have, as
+// another person's push would. It returns the remote main's commit.
+func (l *lab) ahead(ctx context.Context, stage *ground.Stage) (string, error) {
+	main, err := l.Main(ctx)
+	if err != nil {
+		return "", err
+	}
+	script := `set -eu
+git -C "$1" fetch -q "$2" refs/heads/main
+git -C "$1" checkout -q -f -B main FETCH_HEAD
+git -C "$1" update-ref refs/remotes/origin/main FETCH_HEAD
+export GIT_AUTHOR_NAME=verify GIT_AUTHOR_EMAIL=verify@labctl.invalid GIT_COMMITTER_NAME=verify GIT_COMMITTER_EMAIL=verify@labctl.invalid
+new=$(git --git-dir "$2" commit-tree -p "$3" -m "labctl verify" "$3^{tree}")
+git --git-dir "$2" update-ref refs/heads/main "$new"
+echo "$new"
+`
+	if !l.readsBare(ctx) {
+		// The clone reads by way of the cluster's git daemon, which has the real main only.
+		script = strings.ReplaceAll(script, `new=$(git --git-dir "$2" commit-tree -p "$3" -m "labctl verify" "$3^{tree}")`, `new=$3`)
+	}
+	res, err := stage.Run(ctx, run.Cmd{Argv: []string{"sh", "-c", script, "sh", l.Clone(), l.Bare(), main.Tip()}})
+	if err != nil {
+		return "", fmt.Errorf("prepare the repositories for bump.sh: %w", err)
+	}
+	return strings.TrimSpace(string(res.Stdout)), nil
+}
+
+// readsBare reports whether the clone's fetches come from the bare repository itself.
+func (l *lab) readsBare(ctx context.Context) bool {
+	res, err := l.Runner.Run(ctx, run.Cmd{Argv: []string{"git", "-C", l.Clone(), "remote", "get-url", "origin"}, Env: git.Env})
+	path, local := git.LocalPath(strings.TrimSpace(string(res.Stdout)), l.Clone())
+	return err == nil && local && sameFolder(path, l.Bare())
+}
+
+// bumped are the commits on main that brought in 1.28-alpine with the step's message, newest first.
+func bumped(main ground.MainHistory) []git.Commit {
+	image := "nginx:" + ground.NewTag
+	return slices.DeleteFunc(slices.Clone(main.Commits), func(c git.Commit) bool {
+		return c.Subject != subject(ground.NewTag) || !main.BroughtIn(c, func(w ground.WebFile) bool { return w.Image() == image })
+	})
+}
+
+func (l *lab) bumpCommit(ctx context.Context) (check.Outcome, error) {
+	main, err := l.Main(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	if found := bumped(main); len(found) > 0 {
+		return check.Pass("commit "+found[0].SHA[:7]).With("commit", found[0].SHA), nil
+	}
+	got, hint := "there is none", "bump-missing"
+	for _, c := range main.Commits {
+		if main.BroughtIn(c, func(w ground.WebFile) bool { return w.Image() == "nginx:"+ground.NewTag }) {
+			got, hint = fmt.Sprintf("commit %s has the message %q", c.SHA[:7], c.Subject), "bump-message"
+			break
+		}
+	}
+	return l.fail(fmt.Sprintf("a commit %q on main that changes the image", subject(ground.NewTag)), got, hint).With("main", main.Tip()), nil
+}
+
+// bumpSynced wants the cluster to run what main says. Where the learner went on to another tag since, the new image must have been
+// deployed before.
+func (l *lab) bumpSynced(ctx context.Context) (check.Outcome, error) {
+	out, err := l.inStep(ctx)
+	if err != nil || out.State != check.Passed {
+		return out, err
+	}
+	main, err := l.Main(ctx)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	client, err := l.Kube()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	d, err := client.Deployment(ctx, ground.Production, ground.Web)
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	want := main.TipWeb().Image()
+	got := "there is no Deployment web"
+	if d != nil {
+		got = "image " + ground.ImageOf(d)
+	}
+	if d == nil || ground.ImageOf(d) != want {
+		return l.notYet("Deployment web with image "+want, got, "bump-image"), nil
+	}
+	newImage := "nginx:" + ground.NewTag
+	if want != newImage {
+		deployed, err := l.wasDeployed(ctx, main, newImage)
+		if err != nil {
+			return check.Outcome{}, err
+		}
+		if !deployed {
+			return l.fail("Deployment web with image "+newImage, got, "bump-image"), nil
+		}
+	}
+	evidence := out.Evidence
+	out = check.Pass(got)
+	out.Evidence = evidence
+	return out.With("image", got), nil
+}
+
+// historyLimit is how many deployments Argo CD remembers.
+const historyLimit = 10
+
+func (l *lab) wasDeployed(ctx context.Context, main ground.MainHistory, image string) (bool, error) {
+	client, err := l.Argo()
+	if err != nil {
+		return false, err
+	}
+	app, err := client.Application(ctx, ground.App)
+	if err != nil || app == nil {
+		return false, err
+	}
+	deployed := argo.Deployed(app)
+	return len(deployed) >= historyLimit || slices.ContainsFunc(deployed, func(sha string) bool { return main.Web[sha].Image() == image }), nil
+}
