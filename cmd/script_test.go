@@ -61,6 +61,7 @@ func TestScripts(t *testing.T) {
 const labProgram = `#!/bin/sh
 echo "$*" >> "$WORK/lab-calls"
 [ -z "$LAB_SAYS" ] || echo "$LAB_SAYS" >&2
+case "$ANSWER" in */slow) sleep 60;; esac
 if [ -n "$ANSWER" ]; then cat "$ANSWER"; exit ${ANSWER_CODE:-0}; fi
 cat <<END
 {"schema":"labctl.dev/lab/v1","lab":"ci","action":"$1","state":"failed","millis":1500,"steps":[

@@ -53,7 +53,6 @@ func (t *target) flags(f *factory.Factory, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.lab, "lab", "", "which `LAB`, as the list of labs names it")
 	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
 	f.InstanceFlag(cmd, &t.instance)
-	factory.Setting(cmd, "language", "lang", "NAME", "language of lab texts: auto, en, ja, ko or zh")
 	ui.AddFormat(cmd, &t.format)
 }
 

@@ -3,6 +3,7 @@ package labrun
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -25,11 +26,13 @@ type Call struct {
 	Action string // verify, solve, reset
 	// Step and To choose steps; 0 means all.
 	Step, To int
+	// Wait lets the program ask again, for that long, while something in the guest is still moving.
+	Wait time.Duration
 	// Language of texts; empty leaves it to the guest.
 	Language string
 	// Log receives what the program says while it works.
 	Log io.Writer
-	// Timeout bounds the call, without pushing the program.
+	// Timeout bounds the call, without pushing the program and without Wait.
 	Timeout time.Duration
 }
 
@@ -40,6 +43,9 @@ func (c Call) argv() []string {
 	}
 	if c.To > 0 {
 		argv = append(argv, "--to", strconv.Itoa(c.To))
+	}
+	if c.Wait > 0 {
+		argv = append(argv, "--wait", "--timeout", c.Wait.String())
 	}
 	return argv
 }
@@ -98,14 +104,22 @@ func (p Program) Run(ctx context.Context, guest Guest, c Call, progress func(str
 		progress("")
 		res, err = p.call(ctx, guest, c)
 	}
-	report, parseErr := parse(res.Stdout, p, c)
-	switch _, exited := run.ExitCode(err); {
-	case err != nil && !exited:
+	var exit *run.ExitError
+	var timeout *TimeoutError
+	exited := errors.As(err, &exit)
+	switch {
+	case err == nil, exited:
+	case errors.As(err, &timeout):
+		return labs.Report{}, p.failed(ctx, c, timeout) // without the command, which says nothing to people
+	default:
+		return labs.Report{}, p.failed(ctx, c, err)
+	}
+	report, err := parse(res.Stdout, p, c)
+	switch {
+	case err != nil && exited && exit.ExitCode != 1:
+		return report, p.failed(ctx, c, fmt.Errorf("lab-%s ended with exit code %d and no verdict: %s", p.Lab, exit.ExitCode, exit.Tail))
+	case err != nil:
 		return report, p.failed(ctx, c, err)
-	case parseErr != nil && err != nil:
-		return report, p.failed(ctx, c, err)
-	case parseErr != nil:
-		return report, p.failed(ctx, c, parseErr)
 	}
 	return report, nil
 }
@@ -129,11 +143,13 @@ func (p Program) failed(ctx context.Context, c Call, err error) error {
 func (p Program) call(ctx context.Context, guest Guest, c Call) (run.Result, error) {
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, &TimeoutError{Action: c.Action, After: c.Timeout})
+		limit := c.Timeout + c.Wait
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, &TimeoutError{Action: c.Action, After: limit})
 		defer cancel()
 	}
 	cmd := run.Cmd{
-		Argv:   append([]string{"sh", "-c", script, "sh", p.remote(), p.link(), guestPrefix + "lab-" + p.Lab + "-"}, c.argv()...),
+		Argv:   append([]string{"sh", "-s", "--", p.remote(), p.link(), guestPrefix + "lab-" + p.Lab + "-"}, c.argv()...),
+		Stdin:  strings.NewReader(script),
 		Stderr: c.Log,
 	}
 	if c.Language != "" {
