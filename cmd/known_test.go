@@ -1,0 +1,17 @@
+package cmd_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
+	citext "github.com/cgoa-labs/labctl/labs/catalog/ci/text"
+)
+
+// What labctl knows of the labs without asking a guest must be what they say of themselves.
+func TestKnownLabs(t *testing.T) {
+	ci, err := citext.English()
+	require.NoError(t, err)
+	require.Equal(t, []labrun.Known{{ID: "ci", Title: ci.Title, Steps: len(ci.Steps)}}, labrun.All())
+}
