@@ -117,11 +117,20 @@ func (p Program) Run(ctx context.Context, guest Guest, c Call, progress func(str
 	report, err := parse(res.Stdout, p, c)
 	switch {
 	case err != nil && exited && exit.ExitCode != 1:
-		return report, p.failed(ctx, c, fmt.Errorf("lab-%s ended with exit code %d and no verdict: %s", p.Lab, exit.ExitCode, exit.Tail))
+		return report, p.failed(ctx, c, silence(p, exit))
 	case err != nil:
 		return report, p.failed(ctx, c, err)
 	}
 	return report, nil
+}
+
+// silence says that the program ended without a verdict, and with what words.
+func silence(p Program, exit *run.ExitError) error {
+	s := fmt.Sprintf("lab-%s ended with exit code %d and no verdict", p.Lab, exit.ExitCode)
+	if exit.Tail != "" {
+		s += ": " + exit.Tail
+	}
+	return errors.New(s)
 }
 
 // pushTime bounds a push; an emulated guest takes a few megabytes a second.
@@ -148,7 +157,7 @@ func (p Program) call(ctx context.Context, guest Guest, c Call) (run.Result, err
 		defer cancel()
 	}
 	cmd := run.Cmd{
-		Argv:   append([]string{"sh", "-s", "--", p.remote(), p.link(), guestPrefix + "lab-" + p.Lab + "-"}, c.argv()...),
+		Argv:   append([]string{"sh", "-s", "--", p.remote(), p.link(), p.family()}, c.argv()...),
 		Stdin:  strings.NewReader(script),
 		Stderr: c.Log,
 	}

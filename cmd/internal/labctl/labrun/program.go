@@ -16,6 +16,9 @@ type Program struct {
 	Lab    string `json:"lab"`
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
+
+	// root is put before the paths in the guest; tests, whose guest is this machine, keep to a folder of their own.
+	root string
 }
 
 // MissingError says that a lab's program is not where labctl looks for it.
@@ -49,10 +52,9 @@ func Locate(guestDir string, lab Known) (Program, error) {
 	return p, nil
 }
 
-// guestPrefix is where lab programs live in the guest. The file's name carries its digest, so that its presence says that it
-// is the right one and nothing has to be read.
-const guestPrefix = "/usr/local/lib/labctl/"
-
-// remote is the program's path in the guest; link is the name under which people find it there.
-func (p Program) remote() string { return guestPrefix + "lab-" + p.Lab + "-" + p.SHA256[:12] }
-func (p Program) link() string   { return "/usr/local/bin/lab-" + p.Lab }
+// family is what the paths of all versions of the program in the guest begin with, remote is this version's, and link is the
+// name under which people find it there. The file's name carries its digest, so that its presence says that it is the right one
+// and nothing has to be read.
+func (p Program) family() string { return p.root + "/usr/local/lib/labctl/lab-" + p.Lab + "-" }
+func (p Program) remote() string { return p.family() + p.SHA256[:12] }
+func (p Program) link() string   { return p.root + "/usr/local/bin/lab-" + p.Lab }
