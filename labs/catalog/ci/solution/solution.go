@@ -100,7 +100,10 @@ func all(steps ...func() error) error {
 func (w work) toRemoteMain(ctx context.Context) error {
 	return all(
 		func() error { _, err := w.git(ctx, "fetch", "--quiet", "origin", "main"); return err },
-		func() error { _, err := w.git(ctx, "checkout", "--quiet", "--force", "-B", "main", "FETCH_HEAD"); return err },
+		func() error {
+			_, err := w.git(ctx, "checkout", "--quiet", "--force", "-B", "main", "FETCH_HEAD")
+			return err
+		},
 		func() error { _, err := w.git(ctx, "update-ref", "refs/remotes/origin/main", "FETCH_HEAD"); return err },
 	)
 }
