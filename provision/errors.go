@@ -131,3 +131,23 @@ func (e *IncompleteError) Error() string {
 func (e *IncompleteError) Hint() string {
 	return "`labctl up " + e.Name + "` finishes it, `labctl down " + e.Name + "` removes it"
 }
+
+// ImageChangedError says that an image is not the one that an instance was made from. An overlay is of no use on another
+// base, so that nothing is started.
+type ImageChangedError struct{ Name, Image, Want, Have string }
+
+func (e *ImageChangedError) Error() string {
+	return fmt.Sprintf("instance %q was made from image %q with digest %s, which has digest %s now", e.Name, e.Image, e.Want, e.Have)
+}
+
+// Hint is the next action.
+func (e *ImageChangedError) Hint() string {
+	return "`labctl down " + e.Name + "`, then `labctl up " + e.Name + "` makes it from the new image (its work is lost)"
+}
+
+// SpecError says that a spec asks for something that no host can give.
+type SpecError struct{ Field, Got, Want string }
+
+func (e *SpecError) Error() string {
+	return fmt.Sprintf("%s is %s, but must be %s", e.Field, e.Got, e.Want)
+}

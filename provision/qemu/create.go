@@ -1,0 +1,166 @@
+package qemu
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/provision"
+	"github.com/cgoa-labs/labctl/provision/qemu/argv"
+	"github.com/cgoa-labs/labctl/provision/ssh"
+	"github.com/cgoa-labs/labctl/provision/state"
+)
+
+// Create implements provision.Driver. The record comes first and says "half made" until keys and disk are there, so that
+// whatever an interrupted Create leaves is known for what it is.
+func (d *Driver) Create(ctx context.Context, spec provision.Spec) error {
+	lock, err := d.lock(ctx, spec.Name)
+	if err != nil {
+		return err
+	}
+	defer d.release(lock, spec.Name)
+	rec, err := d.store.Load(spec.Name)
+	var none *provision.NotFoundError
+	var broken *provision.BrokenError
+	switch {
+	case err == nil && rec.Complete:
+		return conflict(rec.Spec, spec)
+	case err == nil, errors.As(err, &none):
+	case errors.As(err, &broken) && d.unused(spec.Name):
+	default:
+		return err
+	}
+	if err := d.admit(ctx, spec); err != nil {
+		return err
+	}
+	rec, err = d.begin(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if err := d.fill(ctx, rec); err != nil {
+		return err
+	}
+	rec.Complete = true
+	if err := d.store.Save(rec); err != nil {
+		return err
+	}
+	return d.tidy(spec.Name)
+}
+
+// unused says whether a folder without a usable record holds nothing that could be missed: no disk.
+func (d *Driver) unused(name string) bool {
+	_, err := os.Stat(d.home.Instance(name).Disk())
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// conflict says in what an existing instance differs from what is wanted now.
+func conflict(have, want provision.Spec) error {
+	for _, c := range []struct{ what, have, want string }{
+		{"image", string(have.Image), string(want.Image)},
+		{"image digest", have.ImageDigest, want.ImageDigest},
+		{"CPUs", strconv.Itoa(have.CPUs), strconv.Itoa(want.CPUs)},
+		{"memory (MiB)", strconv.Itoa(have.MemoryMiB), strconv.Itoa(want.MemoryMiB)},
+		{"disk (GiB)", strconv.Itoa(have.DiskGiB), strconv.Itoa(want.DiskGiB)},
+		{"SSH port", strconv.Itoa(have.SSHPort), strconv.Itoa(want.SSHPort)},
+	} {
+		if c.have != c.want && !(c.what == "SSH port" && want.SSHPort == 0) {
+			return &provision.ConflictError{Name: have.Name, What: c.what, Have: c.have, Want: c.want}
+		}
+	}
+	return nil
+}
+
+// begin makes the folder and the record of a half-made instance.
+func (d *Driver) begin(ctx context.Context, spec provision.Spec) (state.Record, error) {
+	machine, err := d.machineType(ctx, "")
+	if err != nil {
+		return state.Record{}, err
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails, see crypto/rand
+	rec := state.Record{
+		Driver: Name, Spec: spec, PortChosen: spec.SSHPort == 0, Created: time.Now().UTC(), MachineID: hex.EncodeToString(id), Machine: machine,
+	}
+	if err := os.MkdirAll(string(d.home.Instance(spec.Name)), 0o700); err != nil {
+		return rec, fmt.Errorf("make the instance's folder: %w", err)
+	}
+	d.hook("create:folder")
+	err = d.withPort(ctx, &rec, func() error { return d.store.Save(rec) })
+	d.hook("create:record")
+	return rec, err
+}
+
+// fill makes keys and disk. What is there already stays: it may be of the Create that this one finishes.
+func (d *Driver) fill(ctx context.Context, rec state.Record) error {
+	dir := d.home.Instance(rec.Spec.Name)
+	for path, comment := range map[string]string{dir.UserKey(): "labctl", dir.HostKey(): rec.Spec.Name} {
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		private, _, err := ssh.GenerateKey(comment)
+		if err != nil {
+			return err
+		}
+		if err := renameio.WriteFile(path, private, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+			return fmt.Errorf("keep the instance's key: %w", err)
+		}
+	}
+	d.hook("create:keys")
+	qemuImg, err := d.imgBinary()
+	if err != nil {
+		return err
+	}
+	// The disk is made anew: it was never used, and the one that is there may be of another size.
+	fresh := dir.Disk() + freshSuffix
+	if _, err := ask(ctx, append([]string{qemuImg}, argv.Overlay(rec.Spec.Image, fresh, rec.Spec.DiskGiB)...)...); err != nil {
+		return fmt.Errorf("make the instance's disk: %w", err)
+	}
+	if err := os.Chmod(fresh, 0o600); err != nil {
+		return fmt.Errorf("make the instance's disk: %w", err)
+	}
+	if err := os.Rename(fresh, dir.Disk()); err != nil {
+		return fmt.Errorf("make the instance's disk: %w", err)
+	}
+	d.hook("create:disk")
+	return nil
+}
+
+// freshSuffix is that of a disk on its way in.
+const freshSuffix = ".tmp"
+
+// isTemporary says of a file in an instance's folder whether it is one on its way in, which nobody writes while the lock
+// is held by another.
+func isTemporary(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, freshSuffix)
+}
+
+// tidy removes what an interrupted change left in the instance's folder. The caller holds the lock.
+func (d *Driver) tidy(name string) error {
+	dir := string(d.home.Instance(name))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("tidy the instance's folder: %w", err)
+	}
+	for _, e := range entries {
+		if isTemporary(e.Name()) && e.Type().IsRegular() {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return fmt.Errorf("tidy the instance's folder: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// sockets are the files that a machine makes and that are of no use without it.
+func sockets(dir layout.InstanceDir) []string { return []string{dir.QMP(), dir.Agent()} }

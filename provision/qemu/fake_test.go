@@ -1,0 +1,307 @@
+package qemu
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	xssh "golang.org/x/crypto/ssh"
+
+	"github.com/cgoa-labs/labctl/bootstrap/identity"
+	"github.com/cgoa-labs/labctl/provision/run"
+	"github.com/cgoa-labs/labctl/provision/ssh/sshtest"
+)
+
+// The test binary takes the place of QEMU, and of labctls that are killed, by the name or the environment it is run with.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case "qemu-system-x86_64":
+		os.Exit(fakeQEMU(os.Args[1:]))
+	case "qemu-img":
+		os.Exit(fakeImg(os.Args[1:]))
+	}
+	if os.Getenv(actEnv) != "" {
+		os.Exit(act())
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	// misbehave holds words that make the fake QEMU go wrong, separated by commas.
+	misbehave = "LABCTL_FAKE_QEMU"
+	// guestsEnv is the folder with one folder for each guest's file system.
+	guestsEnv = "LABCTL_FAKE_GUESTS"
+)
+
+func does(what string) bool {
+	for _, word := range strings.Split(os.Getenv(misbehave), ",") {
+		if word == what {
+			return true
+		}
+	}
+	return false
+}
+
+func fakeImg(args []string) int {
+	// create -q -f qcow2 -F raw -b BASE -o OPTIONS PATH SIZE
+	if len(args) != 12 || args[0] != "create" {
+		fmt.Fprintln(os.Stderr, "qemu-img: unexpected arguments", args)
+		return 1
+	}
+	if does("no-space") {
+		fmt.Fprintln(os.Stderr, "qemu-img: no space left on device")
+		return 1
+	}
+	return code(os.WriteFile(args[10], []byte("overlay of "+args[7]+" "+args[11]), 0o644))
+}
+
+func code(err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// machine is a fake QEMU with its guest.
+type machine struct {
+	args  []string
+	root  string
+	guest *identity.Guest
+	ssh   net.Listener
+
+	mu      sync.Mutex
+	serving bool
+	off     chan int
+}
+
+func fakeQEMU(args []string) int {
+	switch {
+	case len(args) == 1 && args[0] == "--version":
+		fmt.Println("QEMU emulator version 7.2.22 (fake)")
+		return 0
+	case len(args) == 2 && args[1] == "help":
+		fmt.Print("q35  Standard PC (alias of pc-q35-7.2)\npc-q35-7.2  Standard PC\npc-q35-7.1  Standard PC\n")
+		return 0
+	}
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
+	m := &machine{args: args, off: make(chan int, 1)}
+	if err := m.boot(); err != nil {
+		fmt.Fprintf(os.Stderr, "qemu-system-x86_64: %v\n", err)
+		return 1
+	}
+	return <-m.off
+}
+
+// option gives the values of an option.
+func (m *machine) option(name string) (values []string) {
+	for i, arg := range m.args {
+		if arg == name {
+			values = append(values, m.args[i+1])
+		}
+	}
+	return values
+}
+
+var (
+	pathPattern = regexp.MustCompile(`path=([^,]+)`)
+	portPattern = regexp.MustCompile(`127\.0\.0\.1:(\d+)-`)
+)
+
+func (m *machine) boot() error {
+	if does("die") {
+		return errors.New("could not set up the machine")
+	}
+	var files []string
+	for _, option := range []string{"-kernel", "-initrd"} {
+		files = append(files, m.option(option)...)
+	}
+	for _, option := range m.option("-blockdev") {
+		var node struct{ Filename string }
+		if err := json.Unmarshal([]byte(option), &node); err != nil {
+			return err
+		}
+		if node.Filename != "" {
+			files = append(files, node.Filename)
+		}
+	}
+	for _, path := range files {
+		if _, err := os.Stat(path); err != nil {
+			return err
+		}
+	}
+	chardevs := m.option("-chardev")
+	console := pathPattern.FindStringSubmatch(chardevs[0])[1]
+	if err := os.WriteFile(console, []byte("\x1b[1mLinux version 6.12\x1b[0m\r\nlab login: \r\n"), 0o600); err != nil {
+		return err
+	}
+	monitor := strings.TrimSuffix(strings.TrimPrefix(m.option("-qmp")[0], "unix:"), ",server=on,wait=off")
+	if !does("no-monitor") {
+		listener, err := net.Listen("unix", monitor)
+		if err != nil {
+			return err
+		}
+		go m.monitor(listener)
+	}
+	name := strings.TrimPrefix(strings.Split(m.option("-name")[0], ",")[0], "guest=labctl-")
+	m.root = filepath.Join(os.Getenv(guestsEnv), name)
+	for _, dir := range []string{"etc/ssh", "root"} {
+		if err := os.MkdirAll(filepath.Join(m.root, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	m.guest = &identity.Guest{Root: m.root, System: m, Runner: m}
+	port, _ := strconv.Atoi(portPattern.FindStringSubmatch(m.option("-netdev")[0])[1])
+	var err error
+	// As with QEMU, connections are taken from the start, whether the guest serves or not.
+	if m.ssh, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+		return fmt.Errorf("Could not set up host forwarding rule: %w", err)
+	}
+	agents, err := net.Listen("unix", pathPattern.FindStringSubmatch(chardevs[1])[1])
+	if err != nil {
+		return err
+	}
+	go m.agent(agents)
+	if does("die-later") {
+		time.AfterFunc(300*time.Millisecond, func() {
+			fmt.Fprintln(os.Stderr, "qemu-system-x86_64: KVM internal error")
+			m.off <- 1
+		})
+	}
+	return nil
+}
+
+// monitor serves QMP to one client at a time.
+func (m *machine) monitor(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		fmt.Fprintln(conn, `{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}, "capabilities": []}}`)
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			var cmd struct{ Execute, ID string }
+			_ = json.Unmarshal(lines.Bytes(), &cmd)
+			reply := "{}"
+			switch cmd.Execute {
+			case "query-status":
+				reply = `{"status": "running"}`
+				if does("paused") {
+					reply = `{"status": "internal-error"}`
+				}
+			case "quit":
+				if !does("no-quit") {
+					m.off <- 0
+				}
+			case "system_powerdown":
+				if !does("no-button") {
+					m.off <- 0
+				}
+			}
+			fmt.Fprintf(conn, "{\"return\": %s, \"id\": %q}\n", reply, cmd.ID)
+		}
+		conn.Close()
+	}
+}
+
+// agent serves the personalisation channel with the guest's real code.
+func (m *machine) agent(listener net.Listener) {
+	if does("no-agent") {
+		return
+	}
+	handle := m.guest.Handle
+	if does("agent-refuses") {
+		handle = func(_ context.Context, req identity.Request) identity.Answer {
+			return identity.Answer{Nonce: req.Nonce, OK: req.Op == identity.Ping, Error: "write /etc/hostname: no space left on device"}
+		}
+	}
+	_ = m.guest.Resume(context.Background())
+	_ = identity.Serve(context.Background(), &port{listener: listener}, handle, nil)
+}
+
+// port is the guest's end of the channel: the connection of whoever is there.
+type port struct {
+	listener net.Listener
+	conn     net.Conn
+}
+
+func (p *port) Read(buf []byte) (int, error) {
+	if p.conn == nil {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			return 0, err
+		}
+		p.conn = conn
+	}
+	n, err := p.conn.Read(buf)
+	if err != nil {
+		p.conn.Close()
+		p.conn = nil
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (p *port) Write(data []byte) (int, error) {
+	if p.conn == nil {
+		return 0, errors.New("the host has left")
+	}
+	return p.conn.Write(data)
+}
+
+func (p *port) Wait(context.Context, time.Duration) {}
+
+// machine is the guest's system, too.
+func (m *machine) Now() time.Time           { return time.Now() }
+func (m *machine) SetTime(time.Time) error  { return nil }
+func (m *machine) AddEntropy([]byte) error  { return nil }
+func (m *machine) SetHostname(string) error { return nil }
+func (m *machine) BootID() (string, error)  { return strconv.Itoa(os.Getpid()), nil }
+func (m *machine) path(name string) string  { return filepath.Join(m.root, name) }
+func (m *machine) read(name string) []byte  { data, _ := os.ReadFile(m.path(name)); return data }
+func (m *machine) authorized(k xssh.PublicKey) bool {
+	return strings.HasPrefix(string(m.read("root/.ssh/authorized_keys")), strings.TrimSpace(string(xssh.MarshalAuthorizedKey(k))))
+}
+
+// Run is the guest's systemctl.
+func (m *machine) Run(_ context.Context, cmd run.Cmd) (run.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch strings.Join(cmd.Argv, " ") {
+	case "systemctl is-active --quiet ssh":
+		if !m.serving {
+			res := run.Result{ExitCode: 3}
+			return res, run.NewExitError(cmd.Argv, res, nil)
+		}
+	case "systemctl --no-block start ssh", "systemctl --no-block restart ssh":
+		if m.serving || does("no-ssh") {
+			break
+		}
+		m.serving = true
+		key := m.read("etc/ssh/ssh_host_ed25519_key")
+		if _, err := sshtest.Start(m.ssh, key, m.authorized); err != nil {
+			return run.Result{}, err
+		}
+	case "systemctl --no-block poweroff":
+		if !does("no-poweroff") {
+			time.AfterFunc(20*time.Millisecond, func() { m.off <- 0 })
+		}
+	default:
+		return run.Result{}, fmt.Errorf("unexpected command %q", cmd.Argv)
+	}
+	return run.Result{}, nil
+}
