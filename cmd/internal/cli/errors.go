@@ -67,6 +67,9 @@ type InterruptError struct{ Signal string }
 
 func (e *InterruptError) Error() string { return "stopped by " + e.Signal }
 
+// Hint is the next action.
+func (e *InterruptError) Hint() string { return "the same command again goes on" }
+
 // code maps an error to an exit code. classify knows the types of the program's own layers.
 func code(err error, classify func(error) (int, bool)) int {
 	var exit *ExitError

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -55,7 +54,7 @@ func Run(ctx context.Context, s Streams, root *cobra.Command, args []string, o O
 	case err == nil:
 	case errors.As(context.Cause(ctx), &interrupt):
 		// Whatever the error says, this is why.
-		err, n = fmt.Errorf("%w", interrupt), Interrupted
+		err, n = interrupt, Interrupted
 		PrintError(s.Err, root.Name(), err)
 	case errors.As(err, &exit):
 	default:

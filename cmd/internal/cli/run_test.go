@@ -116,7 +116,7 @@ func TestFirstSignalStopsSecondKills(t *testing.T) {
 	require.Equal(t, 130, code)
 	require.Equal(t, "tool: stopping (Ctrl-C); once more ends it at once\n"+
 		"tool: ended at once; the next command may find something half done and will say so\n"+
-		"tool: stopped by Ctrl-C\n", stderr)
+		"tool: stopped by Ctrl-C\n  hint: the same command again goes on\n", stderr)
 }
 
 func TestInterruptWinsOverWhatItBroke(t *testing.T) {
@@ -126,7 +126,7 @@ func TestInterruptWinsOverWhatItBroke(t *testing.T) {
 		return errors.New("connection lost")
 	}, "work")
 	require.Equal(t, 130, code)
-	require.Equal(t, "tool: stopping (terminated); once more ends it at once\ntool: stopped by terminated\n", stderr)
+	require.Equal(t, "tool: stopping (terminated); once more ends it at once\ntool: stopped by terminated\n  hint: the same command again goes on\n", stderr)
 }
 
 func TestWorkThatEndsWellDespiteASignalIsDone(t *testing.T) {

@@ -12,10 +12,13 @@ import (
 	"github.com/cgoa-labs/labctl/provision"
 )
 
+// backstop is what a driver gets beyond the boot time, which it keeps itself and can then say why it was not enough.
+const backstop = 2 * time.Minute
+
 // Start powers the instance on within the boot time.
 func Start(ctx context.Context, f *factory.Factory, driver provision.Driver, name string, progress func(string)) (provision.Endpoint, error) {
 	limit := f.Settings().Timeouts.Boot
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &timeoutError{limit})
+	ctx, cancel := context.WithTimeoutCause(ctx, limit+backstop, &timeoutError{limit + backstop})
 	defer cancel()
 	return driver.Start(ctx, name, progress)
 }

@@ -32,7 +32,6 @@ func Ensure(ctx context.Context, f *factory.Factory, progress *ui.Progress) (ima
 		}
 		return img, nil
 	}
-	progress.Note("image %s is not there yet: building it takes most of an hour on a small machine, once; an interrupted build goes on where it stopped", name)
 	return Make(ctx, f, builder, false, progress)
 }
 
@@ -42,6 +41,9 @@ func Make(ctx context.Context, f *factory.Factory, builder factory.Builder, forc
 	b := factory.Build{Name: c.Image.Name, Force: force, Sink: progress.Sink("image")}
 	if err := factory.Preflight("build image "+b.Name, builder.Preflight(ctx, b)); err != nil {
 		return images.Image{}, err
+	}
+	if _, err := f.Images().Get(ctx, b.Name); err != nil {
+		progress.Note("image %s is not there yet: building it takes most of an hour on a small machine, once; an interrupted build goes on where it stopped", b.Name)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.Build, fmt.Errorf("not built within %s", c.Timeouts.Build))
 	defer cancel()
