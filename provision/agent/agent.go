@@ -88,6 +88,7 @@ func (o Options) until(ctx context.Context, title string, try func(context.Conte
 	if attempt == 0 {
 		attempt = 15 * time.Second
 	}
+	attempt = min(attempt, o.Timeout) // the last try must not stretch the whole
 	var last error
 	_, err := check.Wait{Timeout: o.Timeout, Attempt: attempt, Clock: o.Clock}.For(ctx, check.Check{ID: "agent", Title: title,
 		Ask: func(ctx context.Context) (check.Outcome, error) {

@@ -100,7 +100,27 @@ func (d *Driver) exec(ctx context.Context, log string, args []string) (host.Proc
 	if err != nil {
 		return host.Process{}, died(log)
 	}
+	awaitExec(ctx, p, binary)
 	return p, nil
+}
+
+// awaitExec returns when the process shows QEMU's own arguments, by which it can be found again, or has ended. Until then,
+// for a moment, it shows none.
+func awaitExec(ctx context.Context, p host.Process, binary string) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for p.Alive() {
+		if args := host.Argv(p.PID); len(args) > 0 && args[0] == binary {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // withoutCapabilities is what goes in front of QEMU where labctl runs as root. A user of its own (-runas, or a

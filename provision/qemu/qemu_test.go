@@ -320,8 +320,9 @@ func TestPorts(t *testing.T) {
 	require.NoError(t, b.Create(t.Context(), b.spec("bob")))
 	s, err := b.Status(t.Context(), "bob")
 	require.NoError(t, err)
-	blocker, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.Spec.SSHPort))
+	other, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.Spec.SSHPort))
 	require.NoError(t, err)
+	defer other.Close() // and kept from the garbage collector, which would close it
 	ep, err := b.Start(t.Context(), "bob", nil)
 	require.NoError(t, err)
 	require.NotEqual(t, s.Spec.SSHPort, ep.Port)

@@ -144,7 +144,7 @@ func (d *Driver) reach(ctx context.Context, rec state.Record, timeout, attempt t
 	if err != nil {
 		return err
 	}
-	_, err = check.Wait{Timeout: timeout, Attempt: attempt}.For(ctx, check.Check{ID: "ssh", Title: "SSH", Ask: func(ctx context.Context) (check.Outcome, error) {
+	_, err = check.Wait{Timeout: timeout, Attempt: min(attempt, timeout)}.For(ctx, check.Check{ID: "ssh", Title: "SSH", Ask: func(ctx context.Context) (check.Outcome, error) {
 		client, err := ssh.Dial(ctx, ep, ssh.Options{})
 		if err != nil {
 			return check.Outcome{}, err

@@ -13,6 +13,7 @@ import (
 	"github.com/cgoa-labs/labctl/provision"
 	"github.com/cgoa-labs/labctl/provision/agent"
 	"github.com/cgoa-labs/labctl/provision/qemu/host"
+	"github.com/cgoa-labs/labctl/provision/qemu/qmp"
 	"github.com/cgoa-labs/labctl/provision/state"
 )
 
@@ -110,9 +111,9 @@ const (
 func (d *Driver) end(name string, p host.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), quitTime)
 	defer cancel()
-	// The reply may be lost with the process. Whether it ended is what counts.
-	_ = d.monitor(ctx, name, "quit", nil)
-	if p.WaitExit(ctx) == nil {
+	err := d.monitor(ctx, name, "quit", nil)
+	// The reply may be lost with the process. An order that was not taken needs no waiting for.
+	if (err == nil || errors.Is(err, qmp.ErrClosed)) && p.WaitExit(ctx) == nil {
 		return nil
 	}
 	return d.kill(name, p)
