@@ -110,7 +110,7 @@ func deployOnce(ctx context.Context, cfg config, client kubernetes.Interface, dy
 			}
 		}
 		if state.Data[name] != digest {
-			if err := applyFile(ctx, dyn, mapper, data); err != nil {
+			if err := applyFile(ctx, dyn, mapper, data, applied(digest)); err != nil {
 				failures = append(failures, fmt.Errorf("%s: %w", name, err))
 				continue
 			}
@@ -127,6 +127,17 @@ func deployOnce(ctx context.Context, cfg config, client kubernetes.Interface, dy
 	return errors.Join(failures...)
 }
 
+// appliedObjects is, by file digest, which objects of a file that could not be deployed whole were: they are not applied again at
+// the next try, since some, such as large definitions, cost the API server a lot.
+var appliedObjects = map[string]map[int]bool{}
+
+func applied(digest string) map[int]bool {
+	if appliedObjects[digest] == nil {
+		appliedObjects[digest] = map[int]bool{}
+	}
+	return appliedObjects[digest]
+}
+
 // deployed is what this process knows to be deployed, so that an idle server asks the API server nothing.
 var deployed = map[string]string{}
 
@@ -139,22 +150,24 @@ func loadState(ctx context.Context, client kubernetes.Interface) (*corev1.Config
 	return state, err
 }
 
-func applyFile(ctx context.Context, dyn dynamic.Interface, mapper meta.ResettableRESTMapper, data []byte) error {
+func applyFile(ctx context.Context, dyn dynamic.Interface, mapper meta.ResettableRESTMapper, data []byte, done map[int]bool) error {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	var failures []error
-	for {
+	for n := 0; ; n++ {
 		var obj unstructured.Unstructured
 		if err := decoder.Decode(&obj.Object); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return err
 		}
-		if len(obj.Object) == 0 {
+		if len(obj.Object) == 0 || done[n] {
 			continue
 		}
 		if err := applyObject(ctx, dyn, mapper, &obj); err != nil {
 			failures = append(failures, fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err))
+			continue
 		}
+		done[n] = true
 	}
 	return errors.Join(failures...)
 }
@@ -162,7 +175,8 @@ func applyFile(ctx context.Context, dyn dynamic.Interface, mapper meta.Resettabl
 func applyObject(ctx context.Context, dyn dynamic.Interface, mapper meta.ResettableRESTMapper, obj *unstructured.Unstructured) error {
 	gvk := obj.GroupVersionKind()
 	// A kind whose definition was applied a moment ago is served a little later.
-	return wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	// The first request to a new kind waits while the server compiles its definition, which can take a minute under emulation.
+	return wait.PollUntilContextTimeout(ctx, time.Second, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		if meta.IsNoMatchError(err) {
 			mapper.Reset()
