@@ -8,7 +8,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LABS := ci
 NAME ?= learner
 
-.PHONY: up test bench setup build unit vm clean help
+.PHONY: up test bench setup build unit vm proof clean help
 .DEFAULT_GOAL := help
 
 help: ## What can be made
@@ -36,6 +36,9 @@ unit: ## The tests that need no VM
 
 vm: build ## The tests that boot VMs
 	go test -tags vm -count=1 -timeout 80m -v ./test/vm/...
+
+proof: build ## The author's proof with every answer in its catalogue, in a VM
+	LABCTL_PROOF=all go test -tags vm -count=1 -timeout 5h -v -run TestLearner ./test/vm/...
 
 clean: ## Remove what was built here; images and instances stay
 	rm -rf bin bench/out
