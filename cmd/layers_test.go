@@ -57,6 +57,7 @@ var table = map[string]row{
 	"provision/qemu/accel":  {rank: 31},
 	"provision/qemu":        {rank: 35},
 	"provision/drivertest":  {rank: 36},
+	"provision/drivers":     {rank: 40},
 	"images/versions":       {rank: 30},
 	"images/cache":          {rank: 30},
 	"images/store":          {rank: 30},
