@@ -22,18 +22,9 @@ form() {
   go vet -tags vm ./test/... ./provision/...
 }
 
-modules() {
-  local dir
-  for dir in images/modules/*/; do
-    [ -e "$dir/go.mod" ] || continue
-    (cd "$dir" && CGO_ENABLED=0 go vet ./...)
-  done
-}
-
 stage "form" form
 stage "units and whole-program runs" go test -count=1 ./...
 stage "build" make --no-print-directory build
 stage "golden image" bin/labctl image build
-stage "the nested modules' own code" modules
 stage "real VMs" go test -tags vm -count=1 -timeout 70m -v ./test/vm/...
 printf '\nall stages passed in %d s\n' $((SECONDS - begin))
