@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -76,12 +77,7 @@ func (c *Client) upload(ctx context.Context, local, remote string, mode fs.FileM
 	packed, in := io.Pipe()
 	readErr := make(chan error, 1)
 	go func() {
-		// Speed counts: unpacking in an emulated guest costs more than the bytes saved by packing tighter.
-		w, err := gzip.NewWriterLevel(in, gzip.BestSpeed)
-		if err == nil {
-			_, err = io.Copy(w, file)
-			err = errors.Join(err, w.Close())
-		}
+		err := pack(in, file)
 		readErr <- err
 		in.CloseWithError(err)
 	}()
@@ -99,6 +95,19 @@ func (c *Client) upload(ctx context.Context, local, remote string, mode fs.FileM
 		return fmt.Errorf("upload %s: %w", local, localErr)
 	}
 	return nil
+}
+
+// pack compresses from. Speed counts: unpacking in an emulated guest costs more than the bytes saved by packing tighter.
+func pack(to io.Writer, from io.Reader) error {
+	// gzip writes some hundred bytes at a time, and each write would become an SSH packet of its own, which is what an
+	// emulated guest is slow at.
+	out := bufio.NewWriterSize(to, 32<<10)
+	w, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, from)
+	return errors.Join(err, w.Close(), out.Flush())
 }
 
 func octal(mode fs.FileMode) string { return fmt.Sprintf("%o", mode.Perm()) }
