@@ -14,6 +14,8 @@ section kubeconfig stat -c '%a %U' /etc/rancher/k3s/k3s.yaml
 section gitconfig sh -c 'cd / && git config user.name && git config user.email && git config init.defaultBranch'
 section clock date +%s
 section ready kubectl get --raw /readyz
+# Argo CD reads it first thing and gives up after 32 s; the server makes it at the first request, which takes longer under emulation.
+section openapi sh -c 'kubectl get --raw /openapi/v2 | wc -c'
 section nodes kubectl get nodes -o json
 section workloads kubectl get deployments,statefulsets -A -o json
 section service kubectl -n gitsrv get service gitd -o 'jsonpath={.spec.ports[0].port}'

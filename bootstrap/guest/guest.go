@@ -48,6 +48,12 @@ func Checks(guest run.Runner, opts Options) []check.Check {
 	f := &facts{runner: guest, deep: opts.Deep, now: now}
 	checks := []check.Check{
 		f.check("api", "API server", "answers /readyz", func(s section) check.Outcome { return expect(s, "ok", "see `journalctl -u k3s` in the guest") }, "ready"),
+		f.check("openapi", "API description", "served", func(s section) check.Outcome {
+			if n, err := strconv.Atoi(s.out); err != nil || n < 1000 {
+				return check.NotYet("", s.words(), "")
+			}
+			return check.Pass(s.out + " bytes")
+		}, "openapi"),
 		f.check("node", "node", "node lab is Ready", nodeReady, "nodes"),
 	}
 	for _, name := range workloads {

@@ -35,7 +35,7 @@ const now = 1_800_000_000
 func good() map[string]string {
 	return map[string]string{
 		"user": "0", "commands": "/usr/bin/git", "login": "motd\n/etc/rancher/k3s/k3s.yaml", "kubeconfig": "600 root", "gitconfig": "Learner\nlearner@lab.example\nmain",
-		"clock": fmt.Sprint(now), "ready": "ok", "nodes": `{"items":[{"metadata":{"name":"lab"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`,
+		"clock": fmt.Sprint(now), "ready": "ok", "openapi": "2998392", "nodes": `{"items":[{"metadata":{"name":"lab"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`,
 		"workloads": workloadsJSON(1, 1), "service": "9418", "project": "appproject.argoproj.io/default",
 		"images": `{"images":[{"repoTags":["docker.io/library/nginx:1.27-alpine"]}]}`, "gitd": "visible",
 	}
@@ -69,6 +69,7 @@ func TestEachBreachIsSeen(t *testing.T) {
 	}{
 		{"ready", "@! 1 connection refused", "api", check.Pending},
 		{"nodes", `{"items":[{"metadata":{"name":"lab"},"status":{"conditions":[{"type":"Ready","status":"False","message":"not yet"}]}}]}`, "node", check.Pending},
+		{"openapi", "0", "openapi", check.Pending},
 		{"nodes", `{"items":[]}`, "node", check.Pending},
 		{"workloads", workloadsJSON(1, 0), "workload-argocd-argocd-redis", check.Pending},
 		{"workloads", workloadsJSON(0, 0), "workload-gitsrv-gitd", check.Pending},

@@ -17,7 +17,7 @@ import (
 )
 
 // containersRecipe changes when images are put together differently.
-const containersRecipe = "2"
+const containersRecipe = "3"
 
 func (s *Source) containersKey(needs map[string]cache.Key) (cache.Key, error) {
 	h := cache.NewHash(source.Containers).Strings(containersRecipe, fmt.Sprint(s.pins.Images))
@@ -51,7 +51,7 @@ func (s *Source) buildContainers(_ context.Context, needs map[string]string, out
 	standIns := s.StandIns()
 	var list []container.Image
 	for _, ref := range argoNames {
-		img, err := argoImage(ref, base, layer, filepath.Join(needs[source.ArgoCD], source.RootDir, binDir, "argocd"))
+		img, err := argoImage(ref, base, layer, needs[source.ArgoCD])
 		if err != nil {
 			return err
 		}
@@ -96,11 +96,14 @@ func isRedis(ref string) bool { return strings.Contains(ref, "/redis:") }
 
 type layerFunc func(name string, entries ...container.Entry) (v1.Layer, error)
 
-func argoImage(ref string, base v1.Layer, layer layerFunc, binary string) (container.Image, error) {
+func argoImage(ref string, base v1.Layer, layer layerFunc, part string) (container.Image, error) {
 	if isRedis(ref) {
 		return container.Image{Name: ref, Layers: []v1.Layer{base}, Config: v1.Config{Entrypoint: []string{"redis-server"}, User: "999"}}, nil
 	}
-	entries := []container.Entry{{Path: "usr/local/bin/argocd", File: binary, Mode: 0o755}}
+	entries := []container.Entry{{Path: "usr/local/bin/argocd", File: filepath.Join(part, source.RootDir, binDir, "argocd"), Mode: 0o755}}
+	for _, name := range argoScripts {
+		entries = append(entries, container.Entry{Path: "usr/local/bin/" + name, File: filepath.Join(part, name), Mode: 0o755})
+	}
 	for _, alias := range []string{"application-controller", "applicationset-controller", "repo-server", "server", "cmp-server", "commit-server", "dex", "notifications", "git-ask-pass", "k8s-auth"} {
 		entries = append(entries, container.Entry{Path: "usr/local/bin/argocd-" + alias, Link: "argocd"})
 	}

@@ -15,7 +15,7 @@ var appPackages = []string{"ca-certificates", "git", "nginx-light", "openssh-cli
 const debianLayer = "layer.tar"
 
 func (s *Source) debianKey(map[string]cache.Key) (cache.Key, error) {
-	return cache.NewHash(partDebian).Strings(recipe, debian.Recipe, s.pins.Modules.DebianSuite, s.mirror, strings.Join(appPackages, " ")).Key()
+	return cache.NewHash(partDebian).Strings(debian.Recipe, s.pins.Modules.DebianSuite, s.mirror, strings.Join(appPackages, " ")).Key()
 }
 
 func (s *Source) buildDebian(ctx context.Context, _ map[string]string, out string, report func(string)) error {

@@ -15,7 +15,7 @@ import (
 )
 
 // recipe changes when the way parts are built changes in a way that their inputs do not show.
-const recipe = "1"
+const recipe = "2"
 
 const (
 	binDir   = "usr/local/bin"
@@ -106,8 +106,16 @@ func (s *Source) buildArgoCD(ctx context.Context, _ map[string]string, out strin
 	if err != nil {
 		return err
 	}
+	for _, name := range argoScripts {
+		if err := copyFile(filepath.Join(dir, "hack", name), filepath.Join(out, name), 0o755); err != nil {
+			return err
+		}
+	}
 	return copyFile(filepath.Join(dir, "manifests", source.CoreManifest), filepath.Join(out, source.CoreManifest), 0o644)
 }
+
+// argoScripts are what upstream's image has beside the binary; without the first, the repo-server refuses every commit.
+var argoScripts = []string{"git-verify-wrapper.sh", "gpg-wrapper.sh"}
 
 // buildSmall builds a nested module of one program into out/NAME.
 func (s *Source) buildSmall(part, pkg string) func(context.Context, map[string]string, string, func(string)) error {
