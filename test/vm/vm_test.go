@@ -188,7 +188,10 @@ func TestLearner(t *testing.T) {
 	t.Run("isolation", func(t *testing.T) {
 		require.NotZero(t, cli(t, quick, "ssh", name, "--", "timeout 5 bash -c '</dev/tcp/10.0.2.2/22'").code, "the host is not reachable from the guest")
 	})
-	t.Run("lab ci", func(t *testing.T) { proveCI(t, name) })
+	t.Run("lab ci, fresh", func(t *testing.T) { fresh(t, name) })
+	if os.Getenv("LABCTL_PROOF") != "" {
+		t.Run("lab ci", func(t *testing.T) { proveCI(t, name) })
+	}
 	t.Run("full disk is an error, not a failure", func(t *testing.T) {
 		must(t, quick, "ssh", name, "--", "fallocate -l $(($(stat -f --format='%f*%S' /) - 200000)) /root/full 2>/dev/null || dd if=/dev/zero of=/root/full bs=1M status=none || true; dd if=/dev/zero of=/root/full2 bs=4k status=none || true")
 		res := cli(t, quick, "verify", "--lab", "ci", "-o", "json")
@@ -215,19 +218,18 @@ func TestLearner(t *testing.T) {
 	})
 }
 
-// proveCI is the author's proof of lab ci, at the size that fits continuous integration.
+// fresh wants a guest in which no step of lab ci is done, and none is in error.
+func fresh(t *testing.T, name string) {
+	r := report(t, quick, "verify", "--lab", "ci", "-i", name)
+	require.Len(t, r.Steps, 8)
+	for step, state := range states(r) {
+		require.Contains(t, []check.State{check.Failed, check.Skipped}, state, "step %d of a fresh guest\n%s", step, explain(r))
+	}
+}
+
+// proveCI is the author's proof of lab ci. It runs when LABCTL_PROOF is set: to all by `make proof`, else a sample of the answers.
 func proveCI(t *testing.T, name string) {
-	verify := func(args ...string) labs.Report {
-		return report(t, quick, append([]string{"verify", "--lab", "ci", "-i", name}, args...)...)
-	}
-	fresh := func(t *testing.T) {
-		r := verify()
-		require.Len(t, r.Steps, 8)
-		for step, state := range states(r) {
-			require.Contains(t, []check.State{check.Failed, check.Skipped}, state, "step %d of a fresh guest\n%s", step, explain(r))
-		}
-	}
-	t.Run("fresh", fresh)
+	verify := func() labs.Report { return report(t, quick, "verify", "--lab", "ci", "-i", name) }
 	t.Run("solved step by step", func(t *testing.T) {
 		for step := 1; step <= 8; step++ {
 			r := report(t, laboro, "solve", "--lab", "ci", "-i", name, "--step", string(rune('0'+step)))
@@ -251,7 +253,7 @@ func proveCI(t *testing.T, name string) {
 		r := report(t, laboro, "reset", "--lab", "ci", "-i", name, "--yes")
 		require.Equal(t, check.Passed, r.State, "%+v", r.Left)
 		require.Empty(t, r.Left)
-		fresh(t)
+		fresh(t, name)
 	})
 }
 
