@@ -1,10 +1,13 @@
 # labctl: `make up` ends with a running learner's VM, `make test` passes every test. Both set up what they need first.
 export GOTOOLCHAIN := go1.27.3
 export GOFLAGS := -buildvcs=false
-# Guest programs are static, and share the build cache with the parts of the image.
-GUEST := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $(MODULE)/cmd/internal/cli.Version=$(VERSION)"
 MODULE := github.com/cgoa-labs/labctl
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Programs are static, and share the build cache with the parts of the image.
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -o bin/
+LDFLAGS := -s -w -X $(MODULE)/cmd/internal/cli.Version=$(VERSION)
+# What goes into the image does not change with labctl's version, or every commit would make the image anew.
+IMAGE_LDFLAGS := -s -w -buildid=
 LABS := ci
 NAME ?= learner
 
@@ -29,7 +32,8 @@ setup: ## Install what labctl needs on this machine
 build: setup ## Build labctl and the guest's programs into bin/
 	@mkdir -p bin
 	@echo "== build labctl and the guest's programs (a first build takes some minutes)" >&2
-	$(GUEST) -o bin/ ./cmd/labctl ./cmd/labctl-agent ./cmd/labctl-probe $(LABS:%=./cmd/lab-%)
+	$(GO_BUILD) -ldflags "$(IMAGE_LDFLAGS)" ./cmd/labctl-agent ./cmd/labctl-probe
+	$(GO_BUILD) -ldflags "$(LDFLAGS)" ./cmd/labctl $(LABS:%=./cmd/lab-%)
 
 unit: ## The tests that need no VM
 	go test ./...

@@ -56,6 +56,8 @@ func open(config *rest.Config) (*Client, error) {
 	config.Timeout = timeout
 	config.QPS = -1 // one run asks a few dozen questions; waiting between them helps nobody
 	config.UserAgent = "labctl"
+	// The answers are small, and JSON is what a person who looks at the traffic can read.
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	config.WarningHandler = rest.NoWarnings{}
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -185,9 +187,14 @@ func (c *Client) DeleteNamespace(ctx context.Context, name string) error {
 
 // Get reads a path of the API; false means that the object that the path names is not there.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, bool, error) {
-	data, err := c.api.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
-	ok, err := found(ctx, "get "+path, err)
-	return data, ok, err
+	res := c.api.CoreV1().RESTClient().Get().AbsPath(path).Do(ctx)
+	// Only Error reads what the server says in an answer that is no.
+	ok, err := found(ctx, "get "+path, res.Error())
+	if !ok {
+		return nil, false, err
+	}
+	data, err := res.Raw()
+	return data, err == nil, err
 }
 
 // Delete deletes the object at a path of the API; one that is not there is fine.
