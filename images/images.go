@@ -75,5 +75,5 @@ func (e *DamagedError) Error() string {
 
 // Hint is the next action.
 func (e *DamagedError) Hint() string {
-	return "run `labctl image build --force` to build it again; instances made from it keep their disks"
+	return "remove the instances made from it with `labctl down`, since their disks stand on its files, then run `labctl image build --force`"
 }

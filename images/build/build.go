@@ -183,7 +183,7 @@ func cachedStage(name string, build func(ctx context.Context, s *state, out stri
 const secondsFile = "seconds"
 
 // publish moves the baked files into the image's folder and seals them. The image that was there stays whole until the last
-// moment; instances keep their own copy of nothing, so one that is in use by an instance is not replaced (see ErrInUse).
+// moment; instances keep their own copy of nothing, so callers do not build an image that an instance stands on.
 func publish(ctx context.Context, s *state, progress func(string)) error {
 	dir := s.Home.Image(s.Name)
 	tmp := layout.ImageDir(filepath.Join(s.Home.Images(), "."+s.Name+".new"))

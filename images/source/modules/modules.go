@@ -73,14 +73,12 @@ func (s *Source) Preflight(context.Context) []check.Result {
 		}
 		results = append(results, r)
 	}
-	for _, tool := range []struct{ program, pkg string }{{"go", "golang (1.21 or newer; it fetches " + s.pins.Modules.Go + " itself)"}, {"mmdebstrap", "mmdebstrap"}} {
-		path, err := exec.LookPath(tool.program)
-		if err != nil {
-			err = &source.MissingToolError{Program: tool.program, Package: tool.pkg}
-		}
-		add("tool-"+tool.program, tool.program, err, path)
+	program, err := exec.LookPath("go")
+	if err != nil {
+		err = &source.MissingToolError{Program: "go", Package: "golang (1.21 or newer; it fetches " + s.pins.Modules.Go + " itself)"}
 	}
-	var err error
+	add("tool-go", "go", err, program)
+	err = nil
 	if _, statErr := os.Stat(filepath.Join(s.dir, "k3s", "go.mod")); statErr != nil {
 		err = &NoSourceTreeError{Dir: s.dir}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -88,6 +89,10 @@ func (s *Source) Reachable(ctx context.Context) error {
 		var request *url.Error // it repeats the whole address
 		if errors.As(err, &request) {
 			err = request.Err
+		}
+		var lookup *net.DNSError // it names the resolver, which tells nobody anything
+		if errors.As(err, &lookup) {
+			err = errors.New(lookup.Err)
 		}
 		return fmt.Errorf("%s cannot be reached: %w", s.hosts.Releases, err)
 	}

@@ -19,7 +19,7 @@ func newBuild(f *factory.Factory) *cobra.Command {
 		Use:   "build",
 		Short: "Build a golden image",
 		Long: `Build a golden image. Only what has changed since the last build is made again, and an interrupted build goes on
-where it stopped. Instances made from an older image keep it.
+where it stopped. An image that instances stand on is not replaced.
 
 The parts come from one of two sources: release takes upstream's own files, modules builds them from Go modules and Debian
 packages. auto takes release where upstream answers within two seconds.`,

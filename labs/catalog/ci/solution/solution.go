@@ -145,6 +145,9 @@ func (w work) refresh(ctx context.Context) error {
 // appTime bounds a wait for Argo CD; an emulated guest takes minutes for what takes seconds elsewhere.
 const appTime = 8 * time.Minute
 
+// refreshAgain is how long a comparison that failed is left alone before another is asked for.
+const refreshAgain = 20 * time.Second
+
 // waitApp waits until ask passes for the Application, looking anew each time.
 func (w work) waitApp(ctx context.Context, title string, ask func(ctx context.Context, client argo.Client) (check.Outcome, error)) error {
 	client, err := w.Argo()
@@ -168,6 +171,7 @@ func (w work) waitInStep(ctx context.Context, meanwhile func(ctx context.Context
 	if err != nil {
 		return err
 	}
+	asked := time.Now()
 	return w.waitApp(ctx, "ci-web Synced and Healthy at "+main.Tip()[:7], func(ctx context.Context, client argo.Client) (check.Outcome, error) {
 		app, standing, err := client.Look(ctx, ground.App, main.Tip())
 		if err != nil {
@@ -178,6 +182,13 @@ func (w work) waitInStep(ctx context.Context, meanwhile func(ctx context.Context
 		}
 		if standing.State != check.Passed && meanwhile != nil {
 			if err := meanwhile(ctx, standing); err != nil {
+				return check.Outcome{}, err
+			}
+		}
+		// After a hiccup of the platform Argo CD looks again by itself, but only minutes later.
+		if standing.Why == argo.Comparing && time.Since(asked) > refreshAgain {
+			asked = time.Now()
+			if err := w.refresh(ctx); err != nil {
 				return check.Outcome{}, err
 			}
 		}
