@@ -18,22 +18,22 @@ help: ## What can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: build ## Set up everything, then a learner's VM running lab ci
-	bin/labctl up $(NAME)
+	@bin/labctl up $(NAME)
 
 test: setup ## Set up everything, then every test
-	scripts/test.sh
+	@scripts/test.sh
 
 bench: build ## Measure, as ratios against a cold boot in the same run (bench/out)
 	go run ./test/bench
 
 setup: ## Install what labctl needs on this machine
-	scripts/setup.sh
+	@scripts/setup.sh
 
 build: setup ## Build labctl and the guest's programs into bin/
 	@mkdir -p bin
 	@echo "== build labctl and the guest's programs (a first build takes some minutes)" >&2
-	$(GO_BUILD) -ldflags "$(IMAGE_LDFLAGS)" ./cmd/labctl-agent ./cmd/labctl-probe
-	$(GO_BUILD) -ldflags "$(LDFLAGS)" ./cmd/labctl $(LABS:%=./cmd/lab-%)
+	@$(GO_BUILD) -ldflags "$(IMAGE_LDFLAGS)" ./cmd/labctl-agent ./cmd/labctl-probe
+	@$(GO_BUILD) -ldflags "$(LDFLAGS)" ./cmd/labctl $(LABS:%=./cmd/lab-%)
 
 unit: ## The tests that need no VM
 	go test ./...

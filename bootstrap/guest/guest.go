@@ -104,7 +104,11 @@ func Ready(guest run.Runner, opts Options) check.Check {
 		if len(missing) == 0 {
 			return check.Pass("ready"), nil
 		}
-		return check.NotYet("every part of the guest contract", strings.Join(missing, "; "), ""), nil
+		got := missing[0]
+		if more := len(missing) - 1; more > 0 {
+			got += fmt.Sprintf(" (and %d more)", more)
+		}
+		return check.NotYet("every part of the guest contract", got, ""), nil
 	}}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -70,11 +71,39 @@ func (c *Client) Rules(ctx context.Context, who Account, namespace string) ([]au
 	return review.Status.ResourceRules, review.Status.NonResourceRules, nil
 }
 
-// Beyond picks the rules that give more than every account has by Kubernetes' own defaults: asking about itself, and discovery.
-func Beyond(rules []authorizationv1.ResourceRule) []authorizationv1.ResourceRule {
+// Defaults are the rights that every account of the cluster has: those of Kubernetes' own roles that are bound to the groups of all
+// accounts. They differ between versions, so the cluster is asked. A role that somebody made or bound is none of them.
+func (c *Client) Defaults(ctx context.Context, who Account) ([]rbacv1.PolicyRule, error) {
+	bindings, err := c.api.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/bootstrapping=rbac-defaults"})
+	if err != nil {
+		return nil, &Error{Doing: "cluster role bindings", Err: cause(ctx, err)}
+	}
+	var rules []rbacv1.PolicyRule
+	for _, b := range bindings.Items {
+		mine := slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool {
+			return s.Kind == rbacv1.GroupKind && slices.Contains(who.Groups(), s.Name)
+		})
+		// cluster-admin is Kubernetes' own as well.
+		if !mine || !strings.HasPrefix(b.Name, "system:") || b.RoleRef.Name != b.Name {
+			continue
+		}
+		role, err := get(ctx, "cluster role", c.api.RbacV1().ClusterRoles().Get, b.RoleRef.Name)
+		if err != nil {
+			return nil, err
+		}
+		if role != nil {
+			rules = append(rules, role.Rules...)
+		}
+	}
+	return rules, nil
+}
+
+// Beyond picks the rules that give more than the defaults.
+func Beyond(rules []authorizationv1.ResourceRule, defaults []rbacv1.PolicyRule) []authorizationv1.ResourceRule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r authorizationv1.ResourceRule) bool {
-		return subset(r.APIGroups, "authorization.k8s.io") && subset(r.Resources, "selfsubjectaccessreviews", "selfsubjectrulesreviews") && subset(r.Verbs, "create") ||
-			subset(r.APIGroups, "authentication.k8s.io") && subset(r.Resources, "selfsubjectreviews") && subset(r.Verbs, "create")
+		return slices.ContainsFunc(defaults, func(d rbacv1.PolicyRule) bool {
+			return subset(r.APIGroups, d.APIGroups...) && subset(r.Resources, d.Resources...) && subset(r.Verbs, d.Verbs...) && len(d.ResourceNames) == 0
+		})
 	})
 }
 

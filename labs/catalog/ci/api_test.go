@@ -53,6 +53,15 @@ func newAPI(t *testing.T) *fakeAPI {
 	for _, part := range []string{"argocd/statefulsets/argocd-application-controller", "argocd/deployments/argocd-repo-server", "argocd/deployments/argocd-redis", "gitsrv/deployments/gitd"} {
 		a.put("/apis/apps/v1/namespaces/"+part, object{"apiVersion": "apps/v1", "kind": "Deployment", "status": object{"readyReplicas": 1}})
 	}
+	// What Kubernetes gives every account by itself.
+	for name, rule := range map[string]object{
+		"system:basic-user":                     {"apiGroups": []any{"authorization.k8s.io"}, "resources": []any{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, "verbs": []any{"create"}},
+		"system:cluster-trust-bundle-discovery": {"apiGroups": []any{"certificates.k8s.io"}, "resources": []any{"clustertrustbundles"}, "verbs": []any{"get", "list", "watch"}},
+	} {
+		a.put(rbacPath+"/clusterroles/"+name, object{"kind": "ClusterRole", "rules": []any{rule}})
+		a.put(rbacPath+"/clusterrolebindings/"+name, object{"kind": "ClusterRoleBinding", "roleRef": object{"kind": "ClusterRole", "name": name},
+			"subjects": []any{object{"kind": "Group", "name": "system:serviceaccounts"}}})
+	}
 	return a
 }
 
@@ -250,7 +259,7 @@ func (a *fakeAPI) review(w http.ResponseWriter, path, user string, body []byte) 
 	spec, _ := in["spec"].(object)
 	switch {
 	case strings.HasSuffix(path, "/selfsubjectrulesreviews"):
-		rules := []object{{"apiGroups": []string{"authorization.k8s.io"}, "resources": []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, "verbs": []string{"create"}}}
+		rules := []object{}
 		for _, r := range a.rules(user, fmt.Sprint(spec["namespace"])) {
 			rules = append(rules, object{"apiGroups": r.APIGroups, "resources": r.Resources, "verbs": r.Verbs, "resourceNames": r.ResourceNames})
 		}

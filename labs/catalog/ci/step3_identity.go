@@ -176,12 +176,16 @@ func (l *lab) ciAccess(ctx context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
+	defaults, err := client.Defaults(ctx, who)
+	if err != nil {
+		return check.Outcome{}, err
+	}
 	for _, namespace := range namespaces {
 		resources, urls, err := client.Rules(ctx, who, namespace)
 		if err != nil {
 			return check.Outcome{}, err
 		}
-		for _, r := range kube.Beyond(resources) {
+		for _, r := range kube.Beyond(resources, defaults) {
 			own := namespace == ground.DryRun && slices.Equal(unique(r.APIGroups), []string{"apps"}) &&
 				slices.Equal(unique(r.Resources), []string{"deployments"}) && len(r.ResourceNames) == 0
 			if own && !slices.ContainsFunc(r.Verbs, func(v string) bool { return !slices.Contains(allowedVerbs, v) }) {
