@@ -39,10 +39,10 @@ unit: ## The tests that need no VM
 	go test ./...
 
 vm: build ## The tests that boot VMs
-	go test -tags vm -count=1 -timeout 80m -v ./test/vm/...
+	go test -tags vm -count=1 -timeout 80m -v ./test/vm
 
 proof: build ## The author's proof with every answer in its catalogue, in a VM
-	LABCTL_PROOF=all go test -tags vm -count=1 -timeout 5h -v -run TestLearner ./test/vm/...
+	PROOF=all go test -tags vm -count=1 -timeout 5h -v -run TestLearner ./test/vm
 
 clean: ## Remove what was built here; images and instances stay
 	rm -rf bin bench/out

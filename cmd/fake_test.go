@@ -329,3 +329,7 @@ func (b *fakeBuilder) Outdated(_ context.Context, img images.Image) (string, err
 	}
 	return "", nil
 }
+
+func (*fakeBuilder) Leftovers(factory.Build) ([]provision.Leftover, error) { return nil, nil }
+
+func (*fakeBuilder) Sweep(context.Context, factory.Build, []provision.Leftover) error { return nil }

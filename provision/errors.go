@@ -97,7 +97,7 @@ func (e *PortError) Error() string {
 
 // Hint is the next action.
 func (e *PortError) Hint() string {
-	return "choose another port, or none to let labctl take a free one"
+	return "end what has it, or choose another with `labctl up NAME --port PORT`"
 }
 
 // HostError says that this host cannot run instances: a program is missing, a folder is unsafe, a path is too long.

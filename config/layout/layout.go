@@ -84,6 +84,15 @@ func (h Home) Removed(name, unique string) string {
 // IsRemoved reports whether base, the last element of a path below Instances, names a folder on its way out.
 func IsRemoved(base string) bool { return strings.HasPrefix(base, removedPrefix) }
 
+// RemovedName is the name of the instance that a folder on its way out was.
+func RemovedName(base string) string {
+	name := strings.TrimPrefix(base, removedPrefix)
+	if i := strings.LastIndex(name, "-"); i >= 0 {
+		name = name[:i]
+	}
+	return name
+}
+
 // Stages is the folder of the build cache: one folder per stage and input digest.
 func (h Home) Stages() string { return filepath.Join(h.Cache, "stages") }
 

@@ -30,8 +30,13 @@ const (
 	defaultReady  = 25 * time.Minute
 )
 
+// bakeHome is the state home of the first boot's machine, in the stage's folder.
+func bakeHome(dir string) layout.Home {
+	return layout.Home{State: filepath.Join(dir, "home"), Cache: filepath.Join(dir, "home", "cache")}
+}
+
 func bakeKey(s *state) (cache.Key, error) {
-	return cache.NewHash(stageBake).Strings(bakeRecipe, string(s.keys[stageDisk]), forgetScript).Key()
+	return cache.NewHash(stageBake).Strings(bakeRecipe, string(s.keys[stageDisk]), kernelArgs, forgetScript).Key()
 }
 
 // forgetScript removes what must not be the same in every instance, and what only the first boot left. What it cannot remove while
@@ -47,7 +52,7 @@ sync
 // bake boots the disk once, waits until the whole guest contract holds, lets the guest forget its identity and powers it off. What
 // the first boot did (certificates, every object in the cluster, expanded caches) is then done for all instances.
 func bake(ctx context.Context, s *state, out string, progress func(string)) (err error) {
-	home := layout.Home{State: filepath.Join(out, "home"), Cache: filepath.Join(out, "home", "cache")}
+	home := bakeHome(out)
 	raw := home.Image(bakeName)
 	if err := os.MkdirAll(string(raw), 0o700); err != nil {
 		return err
@@ -95,7 +100,14 @@ func bake(ctx context.Context, s *state, out string, progress func(string)) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, closeRunner()) }()
-	if err := s.waitReady(ctx, guestRunner, progress); err != nil {
+	alive := func() error {
+		st, err := driver.Status(ctx, bakeName)
+		if err == nil && st.Power != provision.Running {
+			err = errors.New("the machine has ended")
+		}
+		return err
+	}
+	if err := s.waitReady(ctx, guestRunner, alive, progress); err != nil {
 		return fmt.Errorf("%w\n--- last lines of the guest's console ---\n%s", err, driver.ConsoleTail(bakeName, 4000))
 	}
 	progress("forget what must differ between instances")
@@ -125,7 +137,9 @@ func bake(ctx context.Context, s *state, out string, progress func(string)) (err
 // settle is how many times in a row the whole contract must hold before the image counts as ready.
 const settle = 3
 
-func (s *state) waitReady(ctx context.Context, runner run.Runner, progress func(string)) error {
+func (s *state) waitReady(ctx context.Context, runner run.Runner, alive func() error, progress func(string)) error {
+	ctx, give := context.WithCancelCause(ctx)
+	defer give(nil)
 	opts := guest.Options{Images: s.Pins.Images.Lab}
 	timeout := s.ReadyTimeout
 	if timeout == 0 {
@@ -139,6 +153,9 @@ func (s *state) waitReady(ctx context.Context, runner run.Runner, progress func(
 				progress("platform ready")
 			case check.Pending:
 				progress("waiting for " + r.Got)
+				if err := alive(); err != nil {
+					give(err)
+				}
 			}
 		},
 	}.For(ctx, guest.Ready(runner, opts))

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/cgoa-labs/labctl/bootstrap"
 	"github.com/cgoa-labs/labctl/bootstrap/stage"
 	"github.com/cgoa-labs/labctl/config/layout"
@@ -69,18 +67,22 @@ func Build(ctx context.Context, opts Options) (images.Image, error) {
 			return images.Image{}, err
 		}
 	}
-	lock := flock.New(opts.Home.Lock("image", opts.Name), flock.SetPermissions(0o600))
+	lock := opts.imageLock()
 	if ok, err := lock.TryLock(); err != nil {
 		return images.Image{}, err
 	} else if !ok {
-		opts.Sink.Send(stage.Event{Kind: stage.Progress, Stage: "wait", Detail: "another labctl builds this image"})
-		if _, err := lock.TryLockContext(ctx, 250*time.Millisecond); err != nil {
+		err := stage.Run(ctx, &opts, opts.Sink, stage.Stage[Options]{Name: "wait", Run: func(ctx context.Context, _ *Options, progress func(string)) error {
+			progress("another labctl builds this image")
+			_, err := lock.TryLockContext(ctx, 250*time.Millisecond)
+			return err
+		}})
+		if err != nil {
 			return images.Image{}, fmt.Errorf("wait for the other build of image %s: %w", opts.Name, err)
 		}
 	}
 	defer lock.Unlock() //nolint:errcheck // the lock ends with the process
 
-	s := &state{Options: opts, cache: cache.Cache{Dir: opts.Home.Stages()}, dirs: map[string]string{}, keys: map[string]cache.Key{}, seconds: map[string]float64{}}
+	s := &state{Options: opts, cache: opts.stages(), dirs: map[string]string{}, keys: map[string]cache.Key{}, seconds: map[string]float64{}}
 	if err := s.computeKeys(); err != nil {
 		return images.Image{}, err
 	}
@@ -186,7 +188,7 @@ const secondsFile = "seconds"
 // moment; instances keep their own copy of nothing, so callers do not build an image that an instance stands on.
 func publish(ctx context.Context, s *state, progress func(string)) error {
 	dir := s.Home.Image(s.Name)
-	tmp := layout.ImageDir(filepath.Join(s.Home.Images(), "."+s.Name+".new"))
+	tmp := layout.ImageDir(besideImage(s.Home, s.Name, newSuffix))
 	if err := os.RemoveAll(string(tmp)); err != nil {
 		return err
 	}
@@ -210,7 +212,7 @@ func publish(ctx context.Context, s *state, progress func(string)) error {
 	if err := store.Seal(ctx, tmp, meta, names, func(file string) { progress("digest of " + file) }); err != nil {
 		return err
 	}
-	old := filepath.Join(s.Home.Images(), "."+s.Name+".old")
+	old := besideImage(s.Home, s.Name, oldSuffix)
 	if err := os.RemoveAll(old); err != nil {
 		return err
 	}

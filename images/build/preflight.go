@@ -8,16 +8,20 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/cgoa-labs/labctl/images/cache"
 	"github.com/cgoa-labs/labctl/images/source"
 	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/provision"
 )
 
 // What a build needs of this machine beyond what its driver and source check, in bytes.
 const (
 	// firstBuildDisk is what the caches hold after a first build: the parts, a disk, a baked disk, the image, and Go's own build cache.
 	firstBuildDisk = 20 << 30
-	// againDisk is what a build needs whose parts are cached.
+	// againDisk is what a build needs whose largest part is cached.
 	againDisk = 8 << 30
+	// publishDisk is what a baked disk takes once more when it is published.
+	publishDisk = 3 << 30
 )
 
 // Preflight checks, before any work and changing nothing, that the image can be built here.
@@ -34,11 +38,11 @@ func Preflight(ctx context.Context, opts Options) []check.Result {
 		}),
 		ask("build-root", "privileges", func() check.Outcome {
 			if os.Geteuid() != 0 {
-				return check.Fail("root", fmt.Sprintf("user id %d", os.Geteuid()), "run the build as root: a guest's files belong to many users; instances need no root")
+				return check.Fail("root", fmt.Sprintf("user id %d", os.Geteuid()), "run labctl as root, such as with `sudo make up`: the files that a guest is made of belong to many users")
 			}
 			return check.Pass("root")
 		}),
-		ask("build-disk", "free disk", func() check.Outcome { return freeDisk(opts) }),
+		ask("build-disk", "free disk for the build", func() check.Outcome { return freeDisk(opts) }),
 	}
 	for _, program := range []string{agentProgram, probeProgram} {
 		results = append(results, ask("build-"+program, program, func() check.Outcome {
@@ -53,7 +57,7 @@ func Preflight(ctx context.Context, opts Options) []check.Result {
 		results = append(results, ask("build-"+tool.Program, tool.Program, func() check.Outcome {
 			path, err := lookTool(tool.Program)
 			if err != nil {
-				return check.Fail("installed", tool.Error(), tool.Hint())
+				return check.Fail("", tool.Error(), tool.Hint())
 			}
 			return check.Pass(path)
 		}))
@@ -61,13 +65,27 @@ func Preflight(ctx context.Context, opts Options) []check.Result {
 	if opts.Source != nil {
 		results = append(results, opts.Source.Preflight(ctx)...)
 	}
+	// The first boot needs what every machine needs, after half an hour of other work.
+	for _, r := range opts.NewDriver(opts.Home).Preflight(ctx, provision.Spec{Name: bakeName, CPUs: bakeCPUs, MemoryMiB: bakeMemoryMiB, DiskGiB: minDiskGiB}) {
+		// There is no image yet to check, and a port is taken when it is needed.
+		if r.State == check.Passed && r.ID != "memory" || r.ID == "image" || r.ID == "ssh-port" {
+			continue
+		}
+		r.ID, r.Title = "build-"+r.ID, r.Title+" for the first boot"
+		results = append(results, r)
+	}
 	return results
 }
 
 func freeDisk(opts Options) check.Outcome {
 	need := int64(againDisk)
-	if entries, err := os.ReadDir(opts.Home.Stages()); err != nil || len(entries) == 0 {
+	s := &state{Options: opts, keys: map[string]cache.Key{}}
+	if opts.Source == nil || s.computeKeys() != nil {
 		need = firstBuildDisk
+	} else if _, ok := opts.stages().Lookup(source.Server, s.keys[source.Server]); !ok {
+		need = firstBuildDisk
+	} else if _, ok := opts.stages().Lookup(stageBake, s.keys[stageBake]); ok {
+		need = publishDisk
 	}
 	dir := opts.Home.Cache
 	for {
@@ -80,7 +98,7 @@ func freeDisk(opts Options) check.Outcome {
 	if err := syscall.Statfs(dir, &fs); err != nil {
 		return check.Fail("", err.Error(), "")
 	}
-	free := int64(fs.Bavail) * fs.Bsize
+	free := int64(fs.Bavail) * int64(fs.Bsize)
 	got := fmt.Sprintf("%d GiB free at %s", free>>30, dir)
 	if free < need {
 		return check.Fail(fmt.Sprintf("%d GiB", need>>30), got, "free some space, or set cacheDir and stateDir to a larger disk")

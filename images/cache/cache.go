@@ -90,7 +90,11 @@ func (h *Hash) File(path string) *Hash {
 func (h *Hash) Key() (Key, error) { return Key(h.sum()), h.err }
 
 // Cache is the folder of stage results.
-type Cache struct{ Dir string }
+type Cache struct {
+	Dir string
+	// Abandon, where it is set, ends what a killed stage may have left running in its half-made folder, before that is removed.
+	Abandon func(ctx context.Context, half string) error
+}
 
 // keep is how many results of one stage stay: the current one and the one before, so that going back is cheap.
 const keep = 2
@@ -120,7 +124,7 @@ func (c Cache) Get(ctx context.Context, stage string, key Key, waiting func(), m
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return "", false, err
 	}
-	lock := flock.New(filepath.Join(c.Dir, stage+".lock"), flock.SetPermissions(0o600))
+	lock := c.stageLock(stage)
 	ok, err := lock.TryLock()
 	if err == nil && !ok {
 		if waiting != nil {
@@ -137,16 +141,10 @@ func (c Cache) Get(ctx context.Context, stage string, key Key, waiting func(), m
 		return path, false, touch(path)
 	}
 	// What a killed build left is in the way of nobody else: the lock is ours.
-	halves, err := filepath.Glob(filepath.Join(c.Dir, stage+".tmp-*"))
-	if err != nil {
+	if err := c.clear(ctx, stage); err != nil {
 		return "", false, err
 	}
-	for _, half := range halves {
-		if err := RemoveAll(half); err != nil {
-			return "", false, err
-		}
-	}
-	tmp, err := os.MkdirTemp(c.Dir, stage+".tmp-")
+	tmp, err := os.MkdirTemp(c.Dir, stage+half)
 	if err != nil {
 		return "", false, err
 	}
@@ -157,6 +155,63 @@ func (c Cache) Get(ctx context.Context, stage string, key Key, waiting func(), m
 		return "", false, errors.Join(err, RemoveAll(tmp))
 	}
 	return path, true, c.prune(stage)
+}
+
+const half = ".tmp-"
+
+// clear removes the half-made folders of a stage, whose lock the caller holds.
+func (c Cache) clear(ctx context.Context, stage string) error {
+	halves, err := filepath.Glob(filepath.Join(c.Dir, stage+half+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range halves {
+		if c.Abandon != nil {
+			if err := c.Abandon(ctx, dir); err != nil {
+				return err
+			}
+		}
+		if err := RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Halves are the half-made folders that no build works on.
+func (c Cache) Halves() ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(c.Dir, "*"+half+"*"))
+	if err != nil {
+		return nil, err
+	}
+	var idle []string
+	for _, dir := range all {
+		lock := c.stageLock(stageOf(dir))
+		if ok, err := lock.TryLock(); err == nil && ok {
+			idle = append(idle, dir)
+			_ = lock.Unlock()
+		}
+	}
+	return idle, nil
+}
+
+// Clear removes the half-made folders of the stage that dir, one of Halves, belongs to, unless a build has begun with it since.
+func (c Cache) Clear(ctx context.Context, dir string) error {
+	lock := c.stageLock(stageOf(dir))
+	ok, err := lock.TryLock()
+	if err != nil || !ok {
+		return err
+	}
+	return errors.Join(c.clear(ctx, stageOf(dir)), lock.Unlock())
+}
+
+func stageOf(dir string) string {
+	stage, _, _ := strings.Cut(filepath.Base(dir), half)
+	return stage
+}
+
+func (c Cache) stageLock(stage string) *flock.Flock {
+	return flock.New(filepath.Join(c.Dir, stage+".lock"), flock.SetPermissions(0o600))
 }
 
 func touch(path string) error {

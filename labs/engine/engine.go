@@ -144,10 +144,10 @@ func (e *Engine) ask(ctx context.Context, steps []int, so pass) {
 	}
 }
 
-func (e *Engine) askStep(ctx context.Context, n int, so pass, cannot error, limits Limits) labs.StepReport {
+func (e *Engine) askStep(ctx context.Context, n int, so pass, cannot error, limits Limits) (report labs.StepReport) {
 	step := e.Lab.Steps[n-1]
 	start := time.Now()
-	report := labs.StepReport{Step: n, Title: step.Title}
+	report = labs.StepReport{Step: n, Title: step.Title}
 	add := func(r check.Result) {
 		report.Checks = append(report.Checks, r)
 		report.State = r.State

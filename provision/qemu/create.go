@@ -35,7 +35,7 @@ func (d *Driver) Create(ctx context.Context, spec provision.Spec) error {
 	var broken *provision.BrokenError
 	switch {
 	case err == nil && rec.Complete:
-		return conflict(rec.Spec, spec)
+		return d.reshape(ctx, rec, spec)
 	case err == nil, errors.As(err, &none):
 	case errors.As(err, &broken) && d.unused(spec.Name):
 	default:
@@ -62,6 +62,21 @@ func (d *Driver) Create(ctx context.Context, spec provision.Spec) error {
 func (d *Driver) unused(name string) bool {
 	_, err := os.Stat(d.home.Instance(name).Disk())
 	return errors.Is(err, fs.ErrNotExist)
+}
+
+// reshape accepts an existing instance where it is as wanted; its port can still be changed while it is off.
+func (d *Driver) reshape(ctx context.Context, rec state.Record, want provision.Spec) error {
+	_, running := d.process(rec.Spec.Name, rec.Run)
+	move := !running && want.SSHPort != 0 && want.SSHPort != rec.Spec.SSHPort
+	have := rec.Spec
+	if move {
+		have.SSHPort = want.SSHPort
+	}
+	if err := conflict(have, want); err != nil || !move {
+		return err
+	}
+	rec.Spec.SSHPort, rec.PortChosen = want.SSHPort, false
+	return d.withPort(ctx, &rec, func() error { return d.store.Save(rec) })
 }
 
 // conflict says in what an existing instance differs from what is wanted now.

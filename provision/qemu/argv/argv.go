@@ -18,8 +18,9 @@ const (
 	TCG = "tcg"
 )
 
-// TranslationMiB is TCG's cache of translated code. QEMU's default is 1 GiB for each machine.
-const TranslationMiB = 256
+// TranslationMiB is TCG's cache of translated code. What a guest with Argo CD runs comes to more than 1 GiB when translated, which is
+// QEMU's default; a smaller cache is emptied more often, a larger one is memory that each machine takes.
+const TranslationMiB = 512
 
 // sandbox forbids QEMU to start programs, gain privileges or change its scheduling. It rules out -runas, see the driver.
 const sandbox = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"

@@ -26,9 +26,17 @@ func NewConfig(f *factory.Factory) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return showConfig(f, format) },
 	}
 	ui.AddFormat(show, &format)
+	var pathFormat ui.Format
 	path := &cobra.Command{
 		Use: "path", Short: "Show which settings file is read", Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if pathFormat == ui.JSON {
+				return f.UI().JSON(struct {
+					Schema string `json:"schema"`
+					Path   string `json:"path"`
+					Read   bool   `json:"read"`
+				}{ui.Schema("config-path"), f.Settings().File, f.Settings().FileRead})
+			}
 			f.UI().Print("%s", f.Settings().File)
 			if !f.Settings().FileRead {
 				f.UI().Note("it does not exist, so that nothing is read from it")
@@ -36,6 +44,7 @@ func NewConfig(f *factory.Factory) *cobra.Command {
 			return nil
 		},
 	}
+	ui.AddFormat(path, &pathFormat)
 	cmd.AddCommand(show, path)
 	return cmd
 }

@@ -37,13 +37,28 @@ func (e *timeoutError) Hint() string {
 func WaitReady(ctx context.Context, f *factory.Factory, driver provision.Driver, name string, guest factory.Guest, progress func(string)) ([]check.Result, error) {
 	var results []check.Result
 	limit := f.Settings().Timeouts.Boot
-	wait := check.Wait{Timeout: limit, Attempt: min(limit, 3*time.Minute), Observe: func(r check.Result) { progress(r.Got) }}
+	ctx, give := context.WithCancelCause(ctx)
+	defer give(nil)
+	// A guest that comes up has better things to do than to answer all the time.
+	wait := check.Wait{Timeout: limit, Attempt: min(limit, 3*time.Minute), Most: 8 * time.Second, Observe: func(r check.Result) { progress(r.Got) }}
 	last, err := wait.For(ctx, check.Check{ID: "platform", Title: "platform", Ask: func(ctx context.Context) (check.Outcome, error) {
 		results = nil
 		for _, c := range f.Parts.GuestChecks(guest, false) {
 			results = append(results, c.Run(ctx))
 		}
 		for _, r := range results {
+			if r.State == check.Error {
+				// Over a connection that is lost nothing will ever be heard.
+				st, err := driver.Status(ctx, name)
+				if err == nil && st.Power != provision.Running {
+					give(&provision.BootError{Name: name, Stage: "platform", Console: driver.ConsoleTail(name, 2000), Err: fmt.Errorf("the machine has ended: %s", r.Got)})
+					return check.Outcome{}, err
+				}
+				if again, err := f.Connect(ctx, st); err == nil {
+					guest = again
+					context.AfterFunc(ctx, func() { _ = again.Close() })
+				}
+			}
 			if r.State != check.Passed {
 				out := check.NotYet(r.Wanted, r.Title+": "+r.Got, r.Hint)
 				return out, nil

@@ -4,6 +4,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -139,8 +140,35 @@ func imageBuild(ctx context.Context, e *examination, _ func(string)) error {
 		e.add("image build", []check.Result{broken("builder", "image builder", err)})
 		return nil
 	}
-	e.add("image build", builder.Preflight(ctx, factory.Build{Name: e.f.Settings().Image.Name}))
+	b := factory.Build{Name: e.f.Settings().Image.Name}
+	results := builder.Preflight(ctx, b)
+	results = append(results, e.leftovers("build-leftovers", "leftovers of builds",
+		func() ([]provision.Leftover, error) { return builder.Leftovers(b) },
+		func(left []provision.Leftover) error { return builder.Sweep(ctx, b, left) })...)
+	e.add("image build", results)
 	return nil
+}
+
+// leftovers looks for what was left over, and removes it where that was asked for.
+func (e *examination) leftovers(id, title string, find func() ([]provision.Leftover, error), sweep func([]provision.Leftover) error) []check.Result {
+	left, err := find()
+	if err == nil && e.o.Fix && len(left) > 0 {
+		if err = sweep(left); err == nil {
+			e.doc.Removed = append(e.doc.Removed, left...)
+			left, err = find()
+		}
+	}
+	if err != nil {
+		return []check.Result{broken(id, title, err)}
+	}
+	if len(left) == 0 {
+		return []check.Result{{ID: id, Title: title, State: check.Passed, Got: "none"}}
+	}
+	var results []check.Result
+	for _, l := range left {
+		results = append(results, check.Result{ID: id, Title: title, State: check.Failed, Got: describe(l), Hint: "`labctl doctor --fix` removes it"})
+	}
+	return results
 }
 
 // broken is a question that could not be asked.
@@ -186,23 +214,9 @@ func instances(ctx context.Context, e *examination, _ func(string)) error {
 		}
 		results = append(results, r)
 	}
-	leftovers, err := e.driver.Leftovers(ctx)
-	if err == nil && e.o.Fix && len(leftovers) > 0 {
-		if err = e.driver.Sweep(ctx, leftovers); err == nil {
-			e.doc.Removed = leftovers
-			leftovers, err = e.driver.Leftovers(ctx)
-		}
-	}
-	switch {
-	case err != nil:
-		results = append(results, broken("leftovers", "leftovers", err))
-	case len(leftovers) == 0:
-		results = append(results, check.Result{ID: "leftovers", Title: "leftovers", State: check.Passed, Got: "none"})
-	default:
-		for _, l := range leftovers {
-			results = append(results, check.Result{ID: "leftovers", Title: "leftovers", State: check.Failed, Got: describe(l), Hint: "`labctl doctor --fix` removes it"})
-		}
-	}
+	results = append(results, e.leftovers("leftovers", "leftovers",
+		func() ([]provision.Leftover, error) { return e.driver.Leftovers(ctx) },
+		func(left []provision.Leftover) error { return e.driver.Sweep(ctx, left) })...)
 	e.add("instances", results)
 	return nil
 }
@@ -218,12 +232,17 @@ func describe(l provision.Leftover) string {
 	return s + " (" + l.Why + ")"
 }
 
+// guestTime bounds the questions to a guest; an emulated one takes half a minute.
+const guestTime = 5 * time.Minute
+
 func guest(ctx context.Context, e *examination, progress func(string)) error {
 	name := "guest " + e.o.Guest
 	status, err := e.f.Pick(ctx, e.o.Guest)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, guestTime, fmt.Errorf("the guest gave no answer within %s", guestTime))
+	defer cancel()
 	conn, err := e.f.Connect(ctx, status)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

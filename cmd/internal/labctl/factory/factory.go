@@ -57,6 +57,9 @@ type Builder interface {
 	// Preflight checks, before any work and changing nothing, that the host can build.
 	Preflight(ctx context.Context, b Build) []check.Result
 	Build(ctx context.Context, b Build) (images.Image, error)
+	// Leftovers names what killed builds of the image left, and Sweep removes it.
+	Leftovers(b Build) ([]provision.Leftover, error)
+	Sweep(ctx context.Context, b Build, leftovers []provision.Leftover) error
 	// Outdated says why a present image is not what a build would make now; empty where it still is.
 	Outdated(ctx context.Context, img images.Image) (why string, err error)
 }

@@ -22,7 +22,7 @@ func newBuild(f *factory.Factory) *cobra.Command {
 where it stopped. An image that instances stand on is not replaced.
 
 The parts come from one of two sources: release takes upstream's own files, modules builds them from Go modules and Debian
-packages. auto takes release where upstream answers within two seconds.`,
+packages. auto takes release where upstream answers within two seconds and release can make every part, and says which it took and why.`,
 		Example: `  labctl image build
   labctl image build --source modules
   labctl image build --force`,
@@ -67,15 +67,13 @@ func build(ctx context.Context, f *factory.Factory, force bool, format ui.Format
 func refuseStranding(ctx context.Context, f *factory.Factory, builder factory.Builder, force bool) error {
 	name := f.Settings().Image.Name
 	img, err := f.Images().Get(ctx, name)
-	if err != nil {
-		return nil // nothing there that could be lost
-	}
-	if !force {
+	if err == nil && !force {
 		if why, err := builder.Outdated(ctx, img); err == nil && why == "" {
 			return nil // it stays as it is
 		}
 	}
-	users, err := usedBy(ctx, f, img)
+	// Instances may also stand on an image whose metadata cannot be read.
+	users, err := usedBy(ctx, f, f.Home().Image(name))
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func inspect(ctx context.Context, f *factory.Factory, name string, verify bool, 
 	if err != nil {
 		return err
 	}
-	users, err := usedBy(ctx, f, img)
+	users, err := usedBy(ctx, f, img.Dir)
 	if err != nil {
 		return err
 	}
@@ -192,8 +192,19 @@ func section(u *ui.UI, title string, values map[string]string) {
 	table.Write(u.Out)
 }
 
-// usedBy lists the instances whose disks stand on the image.
-func usedBy(ctx context.Context, f *factory.Factory, img images.Image) ([]string, error) {
+func refuseUsed(ctx context.Context, f *factory.Factory, dir layout.ImageDir, name string) error {
+	users, err := usedBy(ctx, f, dir)
+	if err != nil || len(users) == 0 {
+		return err
+	}
+	return &cli.UsageError{
+		Msg: fmt.Sprintf("image %s is used by %s", name, strings.Join(users, ", ")),
+		Fix: "`labctl down " + users[0] + "` first (its work is lost), or keep the image",
+	}
+}
+
+// usedBy lists the instances whose disks stand on the image in the folder.
+func usedBy(ctx context.Context, f *factory.Factory, dir layout.ImageDir) ([]string, error) {
 	driver, err := f.Driver()
 	if err != nil {
 		return nil, err
@@ -204,7 +215,7 @@ func usedBy(ctx context.Context, f *factory.Factory, img images.Image) ([]string
 	}
 	var names []string
 	for _, st := range all {
-		if st.Spec.Image == img.Dir {
+		if st.Spec.Image == dir {
 			names = append(names, st.Name)
 		}
 	}
@@ -213,39 +224,41 @@ func usedBy(ctx context.Context, f *factory.Factory, img images.Image) ([]string
 
 func newRemove(f *factory.Factory) *cobra.Command {
 	var yes bool
+	var format ui.Format
 	cmd := &cobra.Command{
 		Use: "rm NAME", Aliases: []string{"remove"}, Short: "Remove a golden image",
 		Long:              "Remove a golden image that no instance is made from. What it was built from stays in the cache, so that building it again is quick.",
 		Args:              cli.OneArg("the name of an image"),
 		ValidArgsFunction: f.CompleteOneImage,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return remove(cmd.Context(), f, args[0], yes)
+			return remove(cmd.Context(), f, args[0], yes, format)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	ui.AddFormat(cmd, &format)
 	return cmd
 }
 
-func remove(ctx context.Context, f *factory.Factory, name string, yes bool) error {
+func remove(ctx context.Context, f *factory.Factory, name string, yes bool, format ui.Format) error {
 	img, err := find(ctx, f, name)
 	if err != nil {
 		return err
 	}
-	users, err := usedBy(ctx, f, img)
-	if err != nil {
+	if err := refuseUsed(ctx, f, img.Dir, name); err != nil {
 		return err
-	}
-	if len(users) > 0 {
-		return &cli.UsageError{
-			Msg: fmt.Sprintf("image %s is used by %s", name, strings.Join(users, ", ")),
-			Fix: "`labctl down " + users[0] + "` first (its work is lost), or keep the image",
-		}
 	}
 	if err := f.Confirm(ctx, yes, fmt.Sprintf("Remove image %s (%s)?", name, ui.Bytes(size(img)))); err != nil {
 		return err
 	}
+	// Somebody may have made an instance from it while the question was open.
+	if err := refuseUsed(ctx, f, img.Dir, name); err != nil {
+		return err
+	}
 	if err := f.Images().Remove(ctx, name); err != nil {
 		return err
+	}
+	if format == ui.JSON {
+		return f.UI().JSON(document{Schema: ui.Schema("image-rm"), Image: img, Dir: img.Dir})
 	}
 	f.UI().Print("image %s is removed", name)
 	return nil

@@ -86,7 +86,11 @@ func (e *TimeoutError) Error() string {
 
 // Hint is the next action.
 func (e *TimeoutError) Hint() string {
-	return "the guest may be busy: try again, or allow more with --timeout or timeouts." + e.Action
+	setting := "timeouts.solve" // reset's as well
+	if e.Action == "verify" {
+		setting = "timeouts.verify"
+	}
+	return "the guest may be busy: try again, or allow more with the setting " + setting
 }
 
 // Run asks the lab's program and returns its report. The program is pushed first where the guest does not have this very

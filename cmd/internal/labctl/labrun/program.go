@@ -30,7 +30,7 @@ func (e *MissingError) Error() string {
 
 // Hint is the next action.
 func (e *MissingError) Hint() string {
-	return "run `make` in labctl's source tree, or set guestDir to the folder that has it"
+	return "run `make build` in labctl's source tree, or set guestDir to the folder that has it"
 }
 
 // Locate finds the lab's program in guestDir.

@@ -3,7 +3,10 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/boot"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/provision"
 )
 
@@ -114,6 +118,9 @@ func NewDown(f *factory.Factory) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			st, err := f.Pick(ctx, args[0])
+			if none := (*provision.NotFoundError)(nil); errors.As(err, &none) {
+				return finishDown(ctx, f, args[0], err)
+			}
 			if err != nil {
 				return err
 			}
@@ -128,6 +135,31 @@ func NewDown(f *factory.Factory) *cobra.Command {
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	ui.AddFormat(cmd, &format)
 	return cmd
+}
+
+// finishDown removes what a removal that was cut short left of an instance; without any, the instance is not there.
+func finishDown(ctx context.Context, f *factory.Factory, name string, none error) error {
+	driver, err := f.Driver()
+	if err != nil {
+		return err
+	}
+	all, err := driver.Leftovers(ctx)
+	if err != nil {
+		return err
+	}
+	mine := slices.DeleteFunc(all, func(l provision.Leftover) bool {
+		base := filepath.Base(l.Path)
+		own := base == name || layout.IsRemoved(base) && layout.RemovedName(base) == name || l.Path == f.Home().Lock("instance", name)
+		return !own
+	})
+	if len(mine) == 0 {
+		return none
+	}
+	if err := driver.Sweep(ctx, mine); err != nil {
+		return err
+	}
+	f.UI().Print("%s is gone: its removal had been interrupted", name)
+	return nil
 }
 
 func changePower(ctx context.Context, f *factory.Factory, st provision.Status, verb, result string, format ui.Format,

@@ -114,7 +114,10 @@ func system(ctx context.Context, f *factory.Factory, st provision.Status, path s
 	err = c.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		if code := exit.ExitCode(); code >= 0 {
+		// 255 is the client's own; a shell that somebody was in may have ended with it as well.
+		if code := exit.ExitCode(); code == 255 && len(command) == 0 {
+			return &factory.UnreachableError{Name: st.Name, Err: err}
+		} else if code >= 0 {
 			return cli.Exit(code)
 		}
 		return fmt.Errorf("ssh ended: %w", err)

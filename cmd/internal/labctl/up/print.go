@@ -2,6 +2,8 @@ package up
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
@@ -18,13 +20,33 @@ func printUp(u *ui.UI, st provision.Status, b *bringUp) {
 	}
 	u.Print("\nnext:")
 	next := ui.Table{Indent: "  "}
-	next.Row("labctl ssh "+st.Name, "log in and work")
+	self := program()
+	next.Row(self+" ssh "+st.Name, "log in and work")
 	for _, p := range b.programs {
-		next.Row("labctl verify --lab "+p.Lab+" -i "+st.Name, "check the work")
+		next.Row(self+" verify --lab "+p.Lab+" -i "+st.Name, "check the work")
 	}
-	next.Row("labctl stop "+st.Name, "power off, keeping the work")
-	next.Row("labctl down "+st.Name, "remove it with all work")
+	next.Row(self+" stop "+st.Name, "power off, keeping the work")
+	next.Row(self+" down "+st.Name, "remove it with all work")
 	next.Write(u.Out)
+}
+
+// program is how labctl can be called from here: by its name where the path leads to this very program, else as it was called.
+func program() string {
+	const name = "labctl"
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return os.Args[0]
+	}
+	a, errA := os.Stat(self)
+	b, errB := os.Stat(found)
+	if errA == nil && errB == nil && !os.SameFile(a, b) {
+		return os.Args[0]
+	}
+	return name
 }
 
 // printSteps lists a lab's steps by what is left to do; why a step is not done is for verify to say.

@@ -16,8 +16,8 @@ import (
 )
 
 // newSpec is the shape that the settings give an instance, cloned from an image that is built first where it is missing.
-// A new instance has the host checked for it.
-func newSpec(ctx context.Context, f *factory.Factory, name string, isNew bool, progress *ui.Progress) (provision.Spec, error) {
+// The host is checked for it first.
+func newSpec(ctx context.Context, f *factory.Factory, name string, progress *ui.Progress) (provision.Spec, error) {
 	c := f.Settings()
 	spec := provision.Spec{
 		Name: name, Image: c.Home().Image(c.Image.Name),
@@ -40,25 +40,43 @@ func newSpec(ctx context.Context, f *factory.Factory, name string, isNew bool, p
 			return spec, err
 		}
 	}
-	if isNew {
-		// Also before an image is built: an hour's work must not end with what could be known at its start.
-		results := driver.Preflight(ctx, spec)
-		if missing != nil {
-			results = slices.DeleteFunc(results, func(r check.Result) bool { return r.ID == "image" })
-		}
-		if err := factory.Preflight("make instance "+name, results); err != nil {
-			return spec, err
-		}
+	// Also before an image is built: an hour's work must not end with what could be known at its start.
+	results := driver.Preflight(ctx, spec)
+	if missing != nil {
+		results = slices.DeleteFunc(results, func(r check.Result) bool { return r.ID == "image" })
+	}
+	if err := factory.Preflight("make instance "+name, results); err != nil {
+		return spec, err
 	}
 	if img, err = image.Ensure(ctx, f, progress); err != nil {
 		return spec, err
 	}
 	spec.Image, spec.ImageDigest = img.Dir, img.Metadata.Digest
-	if err := bigEnough(spec, img.Metadata); err != nil || !isNew {
+	if err := bigEnough(spec, img.Metadata); err != nil {
 		return spec, err
 	}
 	// A clone of a damaged image would fail in some strange way, much later.
 	return spec, image.Prove(ctx, f, img, progress)
+}
+
+// reshaped is an existing instance's shape with what the given flags say in its place.
+func reshaped(f *factory.Factory, spec provision.Spec, given []string) provision.Spec {
+	c := f.Settings()
+	for _, flag := range given {
+		switch flag {
+		case "cpus":
+			spec.CPUs = c.Instance.CPUs
+		case "memory":
+			spec.MemoryMiB = c.Instance.Memory.MiB()
+		case "disk":
+			spec.DiskGiB = c.Instance.Disk.GiB()
+		case "port":
+			spec.SSHPort = c.Instance.Port
+		case "image":
+			spec.Image = c.Home().Image(c.Image.Name)
+		}
+	}
+	return spec
 }
 
 // bigEnough refuses a guest that is too small for the image.

@@ -26,8 +26,8 @@ const defaultName = "learner"
 type Options struct {
 	Name   string
 	Format ui.Format
-	// Shaped says that a flag gave the instance's shape, so that one of another shape will not do.
-	Shaped bool
+	// Given are the flags that give the instance's shape: one of another shape will not do.
+	Given []string
 }
 
 // New is the command up. run is what it does, for tests; nil means the real one.
@@ -60,7 +60,9 @@ The same command again goes on where an interrupted one stopped.`,
 				o.Name = args[0]
 			}
 			for _, name := range []string{"cpus", "memory", "disk", "port", "image"} {
-				o.Shaped = o.Shaped || cmd.Flags().Changed(name)
+				if cmd.Flags().Changed(name) {
+					o.Given = append(o.Given, name)
+				}
 			}
 			return run(cmd.Context(), o)
 		},
@@ -109,13 +111,12 @@ func Run(ctx context.Context, f *factory.Factory, o Options) error {
 	defer progress.Close()
 	b := &bringUp{f: f, driver: driver, name: o.Name, before: before, programs: programs, progress: progress}
 	// What an interrupted up left is broken, and finished by making it.
-	isNew := before.Power == provision.Absent || before.Power == provision.Broken
-	if isNew || o.Shaped {
-		if b.spec, err = newSpec(ctx, f, o.Name, isNew, progress); err != nil {
+	if before.Power == provision.Absent || before.Power == provision.Broken {
+		if b.spec, err = newSpec(ctx, f, o.Name, progress); err != nil {
 			return err
 		}
 	} else {
-		b.spec = before.Spec
+		b.spec = reshaped(f, before.Spec, o.Given)
 	}
 	if err := b.run(ctx); err != nil {
 		return err

@@ -109,3 +109,17 @@ func (b *builder) Outdated(ctx context.Context, img images.Image) (string, error
 	}
 	return "what it is made from has changed", nil
 }
+
+// Leftovers implements factory.Builder.
+func (b *builder) Leftovers(o factory.Build) ([]provision.Leftover, error) {
+	options := b.options
+	options.Name = o.Name
+	return build.Leftovers(options)
+}
+
+// Sweep implements factory.Builder.
+func (b *builder) Sweep(ctx context.Context, o factory.Build, leftovers []provision.Leftover) error {
+	options := b.options
+	options.Name = o.Name
+	return build.Sweep(ctx, options, leftovers)
+}

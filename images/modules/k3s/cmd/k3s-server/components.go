@@ -155,7 +155,7 @@ func kubeletArgs(cfg config, p *pki) []string {
 		"--cluster-dns=" + cfg.ClusterDNS, "--cluster-domain=" + cfg.ClusterDomain, "--read-only-port=0", "--healthz-port=0",
 		// The guest has no registry to pull from again: an image that is collected is gone for good.
 		"--image-gc-high-threshold=100", "--image-gc-low-threshold=99",
-		"--eviction-hard=imagefs.available<1%,nodefs.available<1%", "--make-iptables-util-chains=false",
+		"--make-iptables-util-chains=false",
 		"--serialize-image-pulls=false", "--rotate-certificates=false", "--root-dir=/var/lib/kubelet", "--volume-plugin-dir=/var/lib/kubelet/volumeplugins",
 	}
 }

@@ -1,0 +1,82 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+
+	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/images/cache"
+	"github.com/cgoa-labs/labctl/provision"
+)
+
+func (o Options) stages() cache.Cache {
+	return cache.Cache{Dir: o.Home.Stages(), Abandon: o.endBake}
+}
+
+// endBake ends the machine that a killed build may have left in a half-made folder: it outlives labctl, as every machine does.
+func (o Options) endBake(ctx context.Context, half string) error {
+	home := bakeHome(half)
+	if _, err := os.Stat(string(home.Instance(bakeName))); err != nil {
+		return nil
+	}
+	err := o.NewDriver(home).Delete(ctx, bakeName)
+	if none := (*provision.NotFoundError)(nil); errors.As(err, &none) {
+		return nil
+	}
+	return err
+}
+
+// Folders beside an image's own that a build puts it together in and takes it out of the way to.
+const newSuffix, oldSuffix = ".new", ".old"
+
+func besideImage(home layout.Home, name, suffix string) string {
+	return filepath.Join(home.Images(), "."+name+suffix)
+}
+
+// Leftovers names what killed builds left: half-made stages, with a machine that may still run in one, and half-published images.
+func Leftovers(opts Options) ([]provision.Leftover, error) {
+	halves, err := opts.stages().Halves()
+	if err != nil {
+		return nil, err
+	}
+	var left []provision.Leftover
+	for _, half := range halves {
+		left = append(left, provision.Leftover{Kind: "folder", Path: half, Why: "a build that was interrupted"})
+	}
+	lock := opts.imageLock()
+	if ok, err := lock.TryLock(); err != nil || !ok {
+		return left, nil // a build is at it
+	}
+	defer lock.Unlock() //nolint:errcheck // the lock ends with the process
+	for _, suffix := range []string{newSuffix, oldSuffix} {
+		path := besideImage(opts.Home, opts.Name, suffix)
+		if _, err := os.Stat(path); err == nil {
+			left = append(left, provision.Leftover{Kind: "folder", Path: path, Why: "an image whose publishing was interrupted"})
+		}
+	}
+	return left, nil
+}
+
+// Sweep removes what Leftovers named.
+func Sweep(ctx context.Context, opts Options, leftovers []provision.Leftover) error {
+	var errs []error
+	for _, l := range leftovers {
+		if filepath.Dir(l.Path) == opts.Home.Stages() {
+			errs = append(errs, opts.stages().Clear(ctx, l.Path))
+			continue
+		}
+		lock := opts.imageLock()
+		if ok, err := lock.TryLock(); err == nil && ok {
+			errs = append(errs, cache.RemoveAll(l.Path), lock.Unlock())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) imageLock() *flock.Flock {
+	return flock.New(o.Home.Lock("image", o.Name), flock.SetPermissions(0o600))
+}
