@@ -103,7 +103,7 @@ func TestProgramIsPushedOnceAndThenRunInOneSession(t *testing.T) {
 	files, err := os.ReadDir(filepath.Join(b.root, "usr/local/lib/labctl"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
-	require.Equal(t, "lab-ci-"+second.SHA256[:12], files[0].Name())
+	require.Equal(t, "lab-ci-"+second.SHA256, files[0].Name())
 	target, err := os.Readlink(filepath.Join(b.root, "usr/local/bin/lab-ci"))
 	require.NoError(t, err)
 	require.Equal(t, files[0].Name(), filepath.Base(target))

@@ -56,5 +56,5 @@ func Locate(guestDir string, lab Known) (Program, error) {
 // name under which people find it there. The file's name carries its digest, so that its presence says that it is the right one
 // and nothing has to be read.
 func (p Program) family() string { return p.root + "/usr/local/lib/labctl/lab-" + p.Lab + "-" }
-func (p Program) remote() string { return p.family() + p.SHA256[:12] }
+func (p Program) remote() string { return p.family() + p.SHA256 }
 func (p Program) link() string   { return p.root + "/usr/local/bin/lab-" + p.Lab }
