@@ -116,3 +116,34 @@ func TestOldResultsArePruned(t *testing.T) {
 	require.DirExists(t, newest)
 	require.DirExists(t, other, "a stage whose name begins alike is another stage")
 }
+
+func TestWhatAKilledStageLeftIsFoundAndAbandonedFirst(t *testing.T) {
+	var abandoned []string
+	c := Cache{Dir: t.TempDir(), Abandon: func(_ context.Context, half string) error {
+		require.DirExists(t, half, "it is still there for whoever ends what runs in it")
+		abandoned = append(abandoned, filepath.Base(half))
+		return nil
+	}}
+	half := filepath.Join(c.Dir, "bake.tmp-123")
+	require.NoError(t, os.MkdirAll(filepath.Join(half, "home"), 0o700))
+	halves, err := c.Halves()
+	require.NoError(t, err)
+	require.Equal(t, []string{half}, halves)
+
+	// A build that works on the stage clears it by itself, and its own folder is no leftover.
+	_, fresh, err := c.Get(t.Context(), "bake", Key("0123456789abcdef0123"), nil, func(_ context.Context, dir string) error {
+		require.NoDirExists(t, half)
+		halves, err := c.Halves()
+		require.NoError(t, err)
+		require.Empty(t, halves)
+		return c.Clear(t.Context(), dir)
+	})
+	require.NoError(t, err)
+	require.True(t, fresh)
+	require.Equal(t, []string{"bake.tmp-123"}, abandoned)
+
+	require.NoError(t, os.MkdirAll(half, 0o700))
+	require.NoError(t, c.Clear(t.Context(), half))
+	require.NoDirExists(t, half)
+	require.Len(t, abandoned, 2)
+}
