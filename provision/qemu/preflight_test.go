@@ -59,7 +59,7 @@ func TestPreflightFails(t *testing.T) {
 			require.NoError(t, os.Chmod(b.home.State, 0o755))
 			t.Cleanup(func() { _ = os.Chmod(b.home.State, 0o700) })
 		}},
-		"memory": {"too little memory: 4480 MiB (4096 for the guest, 384 for QEMU) needed, 1000 MiB free", func(_ *testing.T, b *bench, s *provision.Spec) {
+		"memory": {"too little memory: 4736 MiB (4096 for the guest, 640 for QEMU) needed, 1000 MiB free", func(_ *testing.T, b *bench, s *provision.Spec) {
 			s.MemoryMiB, b.freeMemory = 4096, func() (int64, error) { return 1000 << 20, nil }
 		}},
 		"name":     {`instance name "../ada" is not allowed`, func(_ *testing.T, _ *bench, s *provision.Spec) { s.Name = "../ada" }},

@@ -382,10 +382,10 @@ func TestRefusalsChangeNothing(t *testing.T) {
 	var little *provision.ResourceError
 	_, err := b.Start(t.Context(), "ada", nil)
 	require.ErrorAs(t, err, &little)
-	require.Contains(t, little.Need, "896 MiB (512 for the guest, 384 for QEMU)")
+	require.Contains(t, little.Need, "1152 MiB (512 for the guest, 640 for QEMU)")
 	require.Equal(t, "600 MiB", little.Have)
 	require.Zero(t, b.machines(t))
-	b.freeMemory = func() (int64, error) { return 1000 << 20, nil }
+	b.freeMemory = func() (int64, error) { return 1300 << 20, nil }
 	_, err = b.Start(t.Context(), "ada", nil)
 	require.NoError(t, err)
 	// What ada was promised counts, although it has not touched it.
