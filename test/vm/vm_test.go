@@ -243,7 +243,7 @@ func TestLearner(t *testing.T) {
 	t.Run("lab ci, fresh", func(t *testing.T) { fresh(t, name) })
 	t.Run("lab ci", func(t *testing.T) { proveCI(t, name) })
 	t.Run("full disk is an error, not a failure", func(t *testing.T) {
-		must(t, quick, "ssh", name, "--", "fallocate -l $(($(stat -f --format='%f*%S' /) - 200000)) /root/full 2>/dev/null || dd if=/dev/zero of=/root/full bs=1M status=none || true; dd if=/dev/zero of=/root/full2 bs=4k status=none || true")
+		must(t, quick, "ssh", name, "--", "fallocate -l $(($(df --output=avail -B1 / | tail -n 1) - 50000000)) /root/full; dd if=/dev/zero of=/root/full2 bs=1M status=none; true")
 		res := cli(t, quick, "verify", "--lab", "ci", "-o", "json")
 		must(t, quick, "ssh", name, "--", "rm -f /root/full /root/full2")
 		require.Equal(t, 3, res.code, res.stdout)
