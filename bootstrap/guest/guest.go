@@ -61,10 +61,11 @@ func Checks(guest run.Runner, opts Options) []check.Check {
 	}
 	checks = append(checks,
 		f.check("project", "AppProject default", "exists", func(s section) check.Outcome {
-			return expect(s, "appproject.argoproj.io/default", "an Application cannot leave Unknown without it")
+			return expect(s, "default", "an Application cannot leave Unknown without it")
 		}, "project"),
 		f.check("gitd", "git daemon", "a new bare repository is visible at once", func(s section) check.Outcome { return expect(s, "visible", "look at the pod in namespace gitsrv") }, "gitd"),
 		f.check("git-service", "Service gitd", "port 9418", func(s section) check.Outcome { return expect(s, strconv.Itoa(bootstrap.GitPort), "") }, "service"),
+		f.check("kubectl", "kubectl", "answers", func(s section) check.Outcome { return expect(s, "ok", "") }, "kubectl"),
 		f.check("user", "user", "root", func(s section) check.Outcome { return expect(s, "0", "") }, "user"),
 		f.check("commands", "commands", "git, kubectl, argocd and k3s are on the path", present, "commands"),
 		f.check("login", "login shell", "KUBECONFIG names the cluster", func(s section) check.Outcome { return expect(s, bootstrap.Kubeconfig, "") }, "login"),
@@ -188,6 +189,9 @@ func (f *facts) check(id, title, wanted string, judge func(section) check.Outcom
 			return check.Outcome{}, f.err
 		}
 		s, ok := f.sections[name]
+		if _, waiting := f.sections["waiting"]; !ok && waiting {
+			return check.NotYet(wanted, "not asked, since something before it is not ready", ""), nil
+		}
 		if !ok {
 			return check.Outcome{}, fmt.Errorf("the guest gave no answer about %s", title)
 		}

@@ -36,7 +36,7 @@ func good() map[string]string {
 	return map[string]string{
 		"user": "0", "commands": "/usr/bin/git", "login": "motd\n/etc/rancher/k3s/k3s.yaml", "kubeconfig": "600 root", "gitconfig": "Learner\nlearner@lab.example\nmain",
 		"clock": fmt.Sprint(now), "ready": "ok", "openapi": "2998392", "nodes": `{"items":[{"metadata":{"name":"lab"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`,
-		"workloads": workloadsJSON(1, 1), "service": "9418", "project": "appproject.argoproj.io/default",
+		"workloads": workloadsJSON(1, 1), "service": "9418", "project": "default", "kubectl": "ok",
 		"images": `{"images":[{"repoTags":["docker.io/library/nginx:1.27-alpine"]}]}`, "gitd": "visible",
 	}
 }
@@ -75,6 +75,7 @@ func TestEachBreachIsSeen(t *testing.T) {
 		{"workloads", workloadsJSON(0, 0), "workload-gitsrv-gitd", check.Pending},
 		{"project", "@! 1 not found", "project", check.Pending},
 		{"gitd", "@! 128 cannot connect", "gitd", check.Pending},
+		{"kubectl", "@! 1 refused", "kubectl", check.Pending},
 		{"user", "1000", "user", check.Pending},
 		{"commands", "@! 1 no argocd", "commands", check.Failed},
 		{"kubeconfig", "644 root", "kubeconfig", check.Pending},
@@ -101,21 +102,51 @@ func TestGuestThatCannotBeAskedIsAnError(t *testing.T) {
 	require.Equal(t, check.Error, ask(t, sections)["gitd"].State, "a question without an answer is no breach")
 }
 
+func TestWhatIsNotAskedYetIsNoFault(t *testing.T) {
+	results := ask(t, map[string]string{"ready": "@! 7 connection refused", "waiting": "", "user": "0"})
+	require.Equal(t, check.Passed, results["user"].State)
+	require.Equal(t, check.Pending, results["api"].State)
+	require.Equal(t, check.Pending, results["gitd"].State)
+	require.Contains(t, results["gitd"].Got, "not asked")
+}
+
 // TestScript runs the real script with stand-ins for the guest's commands, whose output lacks its last newline.
 func TestScript(t *testing.T) {
-	bin := t.TempDir()
-	for _, name := range []string{"kubectl", "k3s"} {
-		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\nprintf ok\n"), 0o755))
+	scriptWith := func(t *testing.T, commands map[string]string) map[string]section {
+		bin := t.TempDir()
+		for name, body := range commands {
+			require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755))
+		}
+		t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+		t.Setenv("LABCTL_GIT_ROOT", t.TempDir())
+		cmd := exec.CommandContext(t.Context(), "sh", "-s", "--")
+		cmd.Stdin = strings.NewReader(collectScript)
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		return parse(string(out))
 	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	t.Setenv("LABCTL_GIT_ROOT", t.TempDir())
-	cmd := exec.CommandContext(t.Context(), "sh", "-s", "--")
-	cmd.Stdin = strings.NewReader(collectScript)
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	sections := parse(string(out))
-	require.Equal(t, section{out: "ok"}, sections["ready"])
-	require.Equal(t, section{out: "ok"}, sections["nodes"])
-	require.NotEmpty(t, sections["clock"].out)
-	require.Contains(t, sections["commands"].failed, "no argocd")
+	t.Run("ready", func(t *testing.T) {
+		sections := scriptWith(t, map[string]string{"curl": "printf ok", "jq": "printf jq", "kubectl": "printf ok", "k3s": "printf ok"})
+		require.Equal(t, section{out: "ok"}, sections["ready"])
+		require.Equal(t, section{out: "ok"}, sections["nodes"])
+		require.Equal(t, section{out: "jq"}, sections["workloads"])
+		require.Equal(t, section{out: "jq"}, sections["project"])
+		require.Equal(t, section{out: "ok"}, sections["kubectl"])
+		require.NotEmpty(t, sections["clock"].out)
+		require.Contains(t, sections["commands"].failed, "no argocd")
+		require.Contains(t, sections, "gitd")
+		require.NotContains(t, sections, "waiting")
+	})
+	t.Run("no API server", func(t *testing.T) {
+		sections := scriptWith(t, map[string]string{"curl": "echo refused >&2; exit 7"})
+		require.Equal(t, "exit code 7 refused", sections["ready"].failed)
+		require.Contains(t, sections, "waiting")
+		require.NotContains(t, sections, "nodes")
+	})
+	t.Run("workloads that are not ready", func(t *testing.T) {
+		sections := scriptWith(t, map[string]string{"curl": "printf ok", "jq": "[ \"$1\" != -e ]"})
+		require.Contains(t, sections, "waiting")
+		require.Contains(t, sections, "workloads")
+		require.NotContains(t, sections, "gitd")
+	})
 }

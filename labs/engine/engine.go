@@ -159,7 +159,11 @@ func (e *Engine) askStep(ctx context.Context, n int, so pass, cannot error, limi
 	}
 	for _, need := range step.Needs {
 		if state := so[need].State; state != check.Passed {
-			add(check.Result{ID: "needs", Title: "the steps before", State: check.Skipped, Got: fmt.Sprintf("step %d has not passed (%s)", need, state)})
+			r := check.Result{ID: "needs", Title: "the steps before", State: unmet(state), Got: fmt.Sprintf("step %d has not passed (%s)", need, state)}
+			if last := so[need].Checks; r.State == check.Error && len(last) > 0 {
+				r.Got, r.Hint = fmt.Sprintf("step %d could not be checked: %s", need, last[len(last)-1].Got), last[len(last)-1].Hint
+			}
+			add(r)
 			return report
 		}
 	}

@@ -118,7 +118,7 @@ func subset(have []string, of ...string) bool {
 	return !slices.ContainsFunc(have, func(s string) bool { return !slices.Contains(of, s) })
 }
 
-// Grant is a binding that names the account.
+// Grant is a binding that names the account or its namespace's accounts.
 type Grant struct {
 	// Namespace is empty for a ClusterRoleBinding.
 	Namespace, Name, Role string
@@ -133,7 +133,7 @@ func (g Grant) String() string {
 	return "RoleBinding " + g.Namespace + "/" + g.Name
 }
 
-// Grants lists every binding that names the account itself, as a ServiceAccount or as its user.
+// Grants lists every binding that names the account, as a ServiceAccount, as its user, or by the group of its namespace's accounts.
 func (c *Client) Grants(ctx context.Context, who Account) ([]Grant, error) {
 	var grants []Grant
 	add := func(namespace, name string, role rbacv1.RoleRef, subjects []rbacv1.Subject) {
@@ -175,7 +175,9 @@ func (a Account) Names(s rbacv1.Subject, bindingNamespace string) bool {
 }
 
 func others(who Account, namespace string, subjects []rbacv1.Subject) []rbacv1.Subject {
-	return slices.DeleteFunc(slices.Clone(subjects), func(s rbacv1.Subject) bool { return who.Names(s, namespace) })
+	return slices.DeleteFunc(slices.Clone(subjects), func(s rbacv1.Subject) bool {
+		return who.Names(s, namespace) || s.Kind == rbacv1.GroupKind && s.Name == "system:serviceaccounts:"+who.Namespace
+	})
 }
 
 // Revoke takes the account out of a binding; a binding that named nobody else is deleted.

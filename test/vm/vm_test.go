@@ -308,12 +308,12 @@ func proveCI(t *testing.T, name string) {
 }
 
 // proveAnswers makes wrong answers and other right ones in a guest where all steps pass. Continuous integration takes one wrong answer a
-// step and a right one of every other; with PROOF=all, as `make proof` sets it, it is all of them.
+// step and two right ones; with PROOF=all, as `make proof` sets it, it is all of them.
 func proveAnswers(t *testing.T, name string) {
 	taken := map[string]bool{}
 	for _, c := range proof.Cases() {
 		kind := fmt.Sprint(c.Step, c.Want)
-		if os.Getenv("PROOF") != "all" && (taken[kind] || c.Want == check.Passed && c.Step%2 == 0) {
+		if os.Getenv("PROOF") != "all" && (taken[kind] || c.Want == check.Passed && c.Step != 3 && c.Step != 5) {
 			continue
 		}
 		taken[kind] = true

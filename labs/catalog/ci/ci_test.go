@@ -145,8 +145,13 @@ func TestFromStartToEnd(t *testing.T) {
 		}
 	})
 	t.Run("answers", func(t *testing.T) {
+		tried := map[string]int{}
 		for _, c := range proof.Cases() {
 			if needsRealCluster(c) {
+				continue
+			}
+			// From step 4 on each takes seconds, since all that a step needs is asked too.
+			if tried[fmt.Sprint(c.Step, c.Want)]++; c.Step >= 4 && tried[fmt.Sprint(c.Step, c.Want)] > 2 && os.Getenv("PROOF") != "all" {
 				continue
 			}
 			t.Run(fmt.Sprintf("%d %s", c.Step, c.Name), func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/git"
 )
 
 // Step 2: a commit that the cluster refuses, what was to be seen of it, and its revert. The file tells of a moment that has passed, so
@@ -61,17 +62,17 @@ func (l *lab) brokenCommit(ctx context.Context) (check.Outcome, error) {
 	commit, ok := main.Find(name)
 	if !ok {
 		// It may have been on main until someone rewrote it.
-		_, known, err := l.BareRepo().Resolve(ctx, name)
-		if err != nil {
-			return check.Outcome{}, err
-		}
-		if !known && looksLikeSHA(name) {
-			_, known, err = l.CloneRepo().Resolve(ctx, name)
-			if err != nil {
+		known := false
+		for _, repo := range []git.Repo{l.BareRepo(), l.CloneRepo()} {
+			if known || !looksLikeSHA(name) {
+				break
+			}
+			var err error
+			if _, known, err = repo.Resolve(ctx, name); err != nil {
 				return check.Outcome{}, err
 			}
 		}
-		if known && looksLikeSHA(name) {
+		if known {
 			return l.fail(wanted, name+" is a commit, but not in main's history", "broken-rewritten").With("main", main.Tip()), nil
 		}
 		return l.fail(wanted, fmt.Sprintf("%q, which names no commit", name), "broken-unknown-commit").With("main", main.Tip()), nil
@@ -91,6 +92,7 @@ func looksLikeSHA(s string) bool {
 var refusals = []string{
 	"unrecognized type", "cannot be handled as", "cannot unmarshal string", "unmarshal string into", "int32", "expected numeric",
 	"failed to create typed patch", "typed value", "strict decoding", "spec.replicas", "failed to apply", "is invalid: patch", "tasks are not valid",
+	"retrying operation", // while a further attempt is under way
 }
 
 func (l *lab) brokenObserved(ctx context.Context) (check.Outcome, error) {

@@ -3,6 +3,7 @@
 package recorder
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -40,6 +41,8 @@ type Request struct {
 	Write, DryRun bool
 	// Status is the answer's code, 0 while there is none.
 	Status int
+	// Trouble says that the answer tells of the server's trouble, and nothing about what was asked.
+	Trouble bool
 }
 
 func (r Request) String() string {
@@ -140,20 +143,37 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if index < len(r.requests) {
-		r.requests[index].Status = answer.status
+		r.requests[index].Status, r.requests[index].Trouble = answer.status, answer.trouble()
 	}
 }
 
-// answer remembers the status of what is written.
+// answer remembers the status of what is written, and of a 500 what it says.
 type answer struct {
 	http.ResponseWriter
 	status int
+	body   bytes.Buffer
+}
+
+// trouble reports whether the server could not do what it was asked. A 500 is that only where it names a reason: for a manifest that
+// does not fit its schema a server-side apply gets a 500 without one.
+func (a *answer) trouble() bool {
+	switch a.status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	case http.StatusInternalServerError:
+		var status metav1.Status
+		return json.Unmarshal(a.body.Bytes(), &status) != nil || status.Reason != ""
+	}
+	return false
 }
 
 func (a *answer) WriteHeader(status int) { a.status = status; a.ResponseWriter.WriteHeader(status) }
 func (a *answer) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK
+	}
+	if a.status == http.StatusInternalServerError {
+		a.body.Write(p)
 	}
 	return a.ResponseWriter.Write(p)
 }

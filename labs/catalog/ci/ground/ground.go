@@ -56,7 +56,7 @@ type Paths struct {
 func Guest() Paths {
 	return Paths{
 		Home: "/root", Work: "/root/cgoa-ci", GitRoot: bootstrap.GitRoot, Kubeconfig: bootstrap.Kubeconfig,
-		Scratch: "/var/tmp", Copied: []string{"/root", "/srv", "/tmp"},
+		Scratch: "/var/tmp", Copied: []string{"/root", "/srv", "/tmp", "/opt", "/home", "/var/log"},
 		GitURL: fmt.Sprintf("git://%s:%d/ci.git", bootstrap.GitHost, bootstrap.GitPort),
 		Lock:   "/run/labctl/lab-ci.lock",
 	}

@@ -172,8 +172,7 @@ func (g *Ground) Try(ctx context.Context, s *Stage, cmd run.Cmd) (Trial, error) 
 			return t, err
 		}
 		for _, r := range t.CI {
-			// 429 and 5xx are the server's trouble.
-			if r.Status == 429 || r.Status >= 500 {
+			if r.Trouble {
 				return t, fmt.Errorf("the API server answered %d to %s", r.Status, r)
 			}
 		}

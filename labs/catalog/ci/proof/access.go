@@ -29,7 +29,8 @@ kind: Secret
 metadata: {name: validator-token, namespace: ci, annotations: {kubernetes.io/service-account.name: validator}}
 type: kubernetes.io/service-account-token
 END
-until t=$(kubectl -n ci get secret validator-token -o jsonpath='{.data.token}') && [ -n "$t" ]; do :; done
+for i in $(seq 60); do t=$(kubectl -n ci get secret validator-token -o jsonpath='{.data.token}') && [ -n "$t" ] && break; sleep 1; done
+[ -n "$t" ]
 `
 	return []Case{
 		wrong(3, "ci-role", "all verbs", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: ['*']}\nEND").undo(goodRole),

@@ -15,7 +15,7 @@ const remake = `remake() {
 `
 
 func baseline() []Case {
-	repo := []string{"$B"}
+	repo := []string{bare}
 	return []Case{
 		wrong(1, "bare-repo", "no bare repository", repo, `rm -rf $B`),
 		wrong(1, "bare-repo", "a repository with a work tree", repo, `rm -rf $B; git init -q $B`),
@@ -55,7 +55,7 @@ func brokenCases() []Case {
 		wrong(2, "broken-file", "a field is missing", file, `sed -i '/sync_status/d' `+broken),
 		wrong(2, "broken-commit", "the revert instead of the broken commit", file, `field `+broken+` commit "\"$(git -C $B rev-parse main)\""`),
 		wrong(2, "broken-commit", "a made-up commit", file, `field `+broken+` commit '"0123456789012345678901234567890123456789"'`),
-		wrong(2, "broken-commit", "a commit that was taken out of main's history", []string{broken, "$B"},
+		wrong(2, "broken-commit", "a commit that was taken out of main's history", []string{broken, bare},
 			`c=$(git -C $B -c user.name=x -c user.email=x@x commit-tree -m lost "main^{tree}"); field `+broken+` commit "\"$c\""`),
 		wrong(2, "broken-observed", "Synced is guessed", file, `field `+broken+` sync_status '"Synced"'`),
 		wrong(2, "broken-observed", "the message is made up", file, `field `+broken+` operation_message '"sync error"'`),
@@ -90,7 +90,7 @@ func reports() []Case {
 		wrong(8, "report-file", "no report.json", file, `rm `+report),
 		wrong(8, "report-file", "a boolean is a string", file, `field `+report+` ci_can_write_prod '"false"'`),
 		wrong(8, "report-file", "a boolean is a number", file, `field `+report+` broken_reached_git 1`),
-		wrong(8, "report-file", "a field is missing", file, `sed -i '/"gate"/d' `+report),
+		wrong(8, "report-file", "a field is missing", file, `sed -i '/"cd_writes"/d' `+report),
 		wrong(8, "report-facts", "CI writes to the cluster", file, `field `+report+` ci_writes '"cluster"'`),
 		wrong(8, "report-facts", "another gate", file, `field `+report+` gate '"validate.sh"'`),
 		wrong(8, "report-facts", "the access is guessed", file, `field `+report+` ci_can_write_prod true`),

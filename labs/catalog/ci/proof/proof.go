@@ -3,6 +3,7 @@
 package proof
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -64,7 +65,26 @@ func before(keep []string, setup string) string {
 func (c Case) Before() string { return before(c.Keep, c.Setup) }
 
 // After puts the guest back to where the lab is solved. It may be run twice.
-func (c Case) After() string { return prelude + "back\n" + c.Undo + "\n" }
+func (c Case) After() string {
+	script := prelude + "back\n" + c.Undo + "\n"
+	if slices.Contains(c.Keep, bare) || c.Step == 1 {
+		// Argo CD may have looked at the repository, or at its Application, meanwhile.
+		script += settle
+	}
+	return script
+}
+
+// settle has Argo CD look again and waits until it is in step with main.
+const settle = `kubectl -n argocd annotate app ci-web argocd.argoproj.io/refresh=hard --overwrite >/dev/null
+tip=$(git -C "$B" rev-parse refs/heads/main)
+for i in $(seq 120); do
+  seen=$(for f in sync.revision sync.status health.status operationState.phase; do kubectl -n argocd get app ci-web -o "jsonpath={.status.$f}"; echo; done | tr '\n' ' ')
+  [ "$seen" = "$tip Synced Healthy Succeeded " ] && exit 0
+  sleep 2
+done
+echo "ci-web is not in step: $seen" >&2
+exit 1
+`
 
 // Before takes the step's work away.
 func (u Undo) Before() string { return before(u.Keep, u.Setup) }
@@ -74,6 +94,7 @@ func (u Undo) After() string { return prelude + "back\n" }
 
 // The lab's files as the scripts name them.
 const (
+	bare      = "$B"
 	app       = "$W/app.yaml"
 	broken    = "$W/broken.json"
 	ciConfig  = "$W/ci-kubeconfig"

@@ -143,6 +143,14 @@ func (s *Solution) Hook(ctx context.Context, log func(string)) error {
 			return err
 		}
 	}
+	// A solve of step 2 that was killed may have left the learner's hook aside; where it is right, nothing is left to do.
+	if there, err := ground.Exists(w.Hook()); err != nil {
+		return err
+	} else if !there {
+		if err := closeDoor(w.Hook()); err != nil {
+			return err
+		}
+	}
 	return w.write("pre-receive", w.Hook(), 0o755)
 }
 

@@ -131,10 +131,19 @@ func (w work) application(ctx context.Context) error {
 // replicasLine is the line that two steps spoil, each in its own way.
 var replicasLine = regexp.MustCompile(`(?m)^([ \t]*)replicas:.*$`)
 
+// withReplicasLine is the manifest, or the solution's own where that one is written in a way that has no such line.
+func (w work) withReplicasLine(text string) (string, error) {
+	if replicasLine.MatchString(text) {
+		return text, nil
+	}
+	data, err := File(w.Paths, "web.yaml")
+	return string(data), err
+}
+
 // Broken solves step 2.
 func (s *Solution) Broken(ctx context.Context, log func(string)) (err error) {
 	w := s.start(log)
-	restore, err := w.openDoor()
+	restore, err := w.openDoor(ctx)
 	if err != nil {
 		return err
 	}
@@ -158,20 +167,35 @@ func (s *Solution) Broken(ctx context.Context, log func(string)) (err error) {
 
 // openDoor takes step 5's hook out of the way where it is there already, since it would refuse the very commit that this step
 // needs, and returns what puts it back. A solve that was killed in between is made good for by the next one.
-func (w work) openDoor() (restore func() error, err error) {
-	aside := w.Hook() + ".aside"
-	if err := os.Rename(w.Hook(), aside); err == nil {
-		w.log("move " + w.Hook() + " aside meanwhile")
+func (w work) openDoor(ctx context.Context) (restore func() error, err error) {
+	hook, err := w.BareRepo().HookPath(ctx, "pre-receive")
+	if err != nil {
+		return nil, err
+	}
+	if err := closeDoor(hook); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(hook, hook+aside); err == nil {
+		w.log("move " + hook + " aside meanwhile")
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	return func() error {
-		err := os.Rename(aside, w.Hook())
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
+	return func() error { return closeDoor(hook) }, nil
+}
+
+const aside = ".aside"
+
+// closeDoor puts back a hook that was moved aside, and never over another.
+func closeDoor(hook string) error {
+	if there, err := ground.Exists(hook + aside); err != nil || !there {
 		return err
-	}, nil
+	}
+	if there, err := ground.Exists(hook); err != nil {
+		return err
+	} else if there {
+		return &InTheWayError{hook + aside, "needed, since " + hook + " is there too"}
+	}
+	return os.Rename(hook+aside, hook)
 }
 
 // breakMain makes and pushes the broken commit; one that main is at is used.
@@ -201,6 +225,9 @@ func (w work) breakMain(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	if text, err = w.withReplicasLine(text); err != nil {
+		return "", err
+	}
 	if err := w.commit(ctx, replicasLine.ReplaceAllString(text, "${1}replicas: two"), "web: two replicas, in words", true); err != nil {
 		return "", err
 	}
@@ -226,7 +253,8 @@ func (w work) observe(ctx context.Context, broken string) error {
 		}
 		op := app.Status.OperationState
 		tried := op != nil && op.Operation.Sync != nil && op.Operation.Sync.Revision == broken
-		if !tried || !(op.RetryCount > 0 || op.Phase.Failed() || op.Phase == "Error") || app.Status.Sync.Revision != broken {
+		if !tried || !(op.RetryCount > 0 || op.Phase.Failed() || op.Phase == "Error") || app.Status.Sync.Revision != broken ||
+			strings.HasPrefix(op.Message, "Retrying operation") { // says nothing of why, while an attempt is under way
 			return check.NotYet("", argo.Describe(app), ""), nil
 		}
 		seen.SyncStatus, seen.Message = string(app.Status.Sync.Status), op.Message
@@ -330,6 +358,9 @@ func (s *Solution) Blocked(ctx context.Context, log func(string)) error {
 	}
 	text, err := w.webText()
 	if err != nil {
+		return err
+	}
+	if text, err = w.withReplicasLine(text); err != nil {
 		return err
 	}
 	if err := w.commit(ctx, replicasLine.ReplaceAllString(text, "${1}replica: 2"), "web: a misspelt key", false); err != nil {

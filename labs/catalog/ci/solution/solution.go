@@ -2,6 +2,7 @@
 package solution
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"errors"
@@ -67,7 +68,27 @@ func (w work) write(name, path string, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+	if err := w.keepMine(path, data); err != nil {
+		return err
+	}
 	return renameio.WriteFile(path, data, mode)
+}
+
+// keepMine puts a learner's own file aside, once, before another is written in its place.
+func (w work) keepMine(path string, next []byte) error {
+	have, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && bytes.Equal(have, next) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mine := path + ".mine"
+	if there, err := ground.Exists(mine); err != nil || there {
+		return err
+	}
+	w.log("keep your " + path + " as " + mine)
+	return renameio.WriteFile(mine, have, 0o644)
 }
 
 // run runs a command as a learner would at the prompt, and says so.
@@ -98,6 +119,18 @@ func all(steps ...func() error) error {
 
 // toRemoteMain brings the clone to the remote main, whatever it holds.
 func (w work) toRemoteMain(ctx context.Context) error {
+	changed, err := w.CloneRepo().Changed(ctx)
+	if err != nil {
+		return err
+	}
+	if _, ok, err := w.CloneRepo().Resolve(ctx, "HEAD"); err != nil {
+		return err
+	} else if ok && len(changed) > 0 {
+		// A learner's work is put away, not thrown away; the reflog keeps commits.
+		if _, err := w.git(ctx, "stash", "push", "--quiet", "--include-untracked", "--message", "before labctl solve"); err != nil {
+			return err
+		}
+	}
 	return all(
 		func() error { _, err := w.git(ctx, "fetch", "--quiet", "origin", "main"); return err },
 		func() error {
