@@ -29,12 +29,15 @@ type Client struct {
 	Namespace, GitNamespace, GitDaemon string
 }
 
+// Application is Argo CD's own type, for those who pass one on.
+type Application = v1alpha1.Application
+
 func (c Client) path(name string) string {
 	return "/apis/argoproj.io/v1alpha1/namespaces/" + url.PathEscape(c.Namespace) + "/applications/" + url.PathEscape(name)
 }
 
 // Application is an Application, nil where there is none.
-func (c Client) Application(ctx context.Context, name string) (*v1alpha1.Application, error) {
+func (c Client) Application(ctx context.Context, name string) (*Application, error) {
 	data, ok, err := c.API.Get(ctx, c.path(name))
 	if err != nil || !ok {
 		return nil, err
