@@ -417,9 +417,15 @@ func argocdApp(ctx context.Context, f flags) error {
 }
 
 func (a api) rollback(ctx context.Context, app, id string) error {
-	revision, err := a.read(ctx, "app", app, "{.status.history[?(@.id=="+id+")].revision}")
+	history, err := a.read(ctx, "app", app, "{range .status.history[*]}{.id}={.revision} {end}")
 	if err != nil {
 		return err
+	}
+	revision := ""
+	for entry := range strings.FieldsSeq(history) {
+		if sha, ok := strings.CutPrefix(entry, id+"="); ok {
+			revision = sha
+		}
 	}
 	if revision == "" {
 		return fmt.Errorf("application '%s' does not have deployment id '%s' in history", app, id)
