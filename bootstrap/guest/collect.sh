@@ -17,8 +17,9 @@ section() {
 }
 waiting() { echo "@@ waiting"; exit 0; }
 field() { sed -n "s/^ *$1: //p" "$KUBECONFIG" 2>/dev/null | head -n 1; }
-api() { curl -sSf --max-time 60 --cacert "$scratch/ca" --cert "$scratch/cert" --key "$scratch/key" "$(field server)$1"; }
+api() { curl -sSf --max-time 60 --cacert "$scratch/ca" --cert "$scratch/cert" --key "$scratch/key" "$server$1"; }
 both() { { api "/apis/apps/v1/deployments" && api "/apis/apps/v1/statefulsets"; } | jq -cs '{items: map(.items) | add}'; }
+object() { api "$1" | jq -r "$2"; }
 visible() { (umask 022 && git init -q --bare "$bare") && timeout 20 git ls-remote "git://gitd.gitsrv.svc.cluster.local:9418/$(basename "$bare")" && echo visible; }
 section user id -u
 section commands sh -c 'for c in git kubectl argocd k3s; do command -v "$c" || { echo "no $c" >&2; exit 1; }; done'
@@ -29,6 +30,7 @@ section clock date +%s
 for part in ca:certificate-authority-data cert:client-certificate-data key:client-key-data; do
   field "${part#*:}" | base64 -d >"$scratch/${part%%:*}" 2>/dev/null
 done
+server=$(field server)
 section ready api /readyz
 [ "$(cat "$scratch/out")" = ok ] || waiting
 section nodes api /api/v1/nodes
@@ -37,12 +39,8 @@ jq -e '[.items[] | select((.metadata.namespace | IN("argocd", "gitsrv", "kube-sy
 # Argo CD reads it first thing and gives up after 32 s; the server makes it at the first request, which takes longer under emulation.
 api /openapi/v2 >"$scratch/openapi" 2>/dev/null
 section openapi stat -c %s "$scratch/openapi"
-section service sh -c 'jq .spec.ports[0].port' <<END
-$(api /api/v1/namespaces/gitsrv/services/gitd)
-END
-section project sh -c 'jq -r .metadata.name' <<END
-$(api /apis/argoproj.io/v1alpha1/namespaces/argocd/appprojects/default)
-END
+section service object /api/v1/namespaces/gitsrv/services/gitd '.spec.ports[0].port'
+section project object /apis/argoproj.io/v1alpha1/namespaces/argocd/appprojects/default .metadata.name
 section kubectl kubectl get --raw /readyz
 section images k3s crictl images -o json
 section gitd visible

@@ -82,8 +82,8 @@ func Build(ctx context.Context, opts Options) (images.Image, error) {
 	}
 	defer lock.Unlock() //nolint:errcheck // the lock ends with the process
 
-	s := &state{Options: opts, cache: opts.stages(), dirs: map[string]string{}, keys: map[string]cache.Key{}, seconds: map[string]float64{}}
-	if err := s.computeKeys(); err != nil {
+	s, err := newState(opts)
+	if err != nil {
 		return images.Image{}, err
 	}
 	if img, err := store.New(opts.Home).Get(ctx, opts.Name); err == nil && img.Metadata.Recipe == string(s.recipe) && !opts.Force {
@@ -105,12 +105,18 @@ func Build(ctx context.Context, opts Options) (images.Image, error) {
 
 // Status says whether the named image is there and made from today's recipe.
 func Status(ctx context.Context, opts Options) (img images.Image, current bool, err error) {
-	s := &state{Options: opts, keys: map[string]cache.Key{}}
-	if err := s.computeKeys(); err != nil {
+	s, err := newState(opts)
+	if err != nil {
 		return images.Image{}, false, err
 	}
 	img, err = store.New(opts.Home).Get(ctx, opts.Name)
 	return img, err == nil && img.Metadata.Recipe == string(s.recipe), err
+}
+
+// newState is a build that has done nothing yet but to compute its stages' keys.
+func newState(opts Options) (*state, error) {
+	s := &state{Options: opts, cache: opts.stages(), dirs: map[string]string{}, keys: map[string]cache.Key{}, seconds: map[string]float64{}}
+	return s, s.computeKeys()
 }
 
 // computeKeys digests the inputs of every stage, so that what is current is known before any work.

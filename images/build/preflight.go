@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/cgoa-labs/labctl/images/cache"
 	"github.com/cgoa-labs/labctl/images/source"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/provision"
@@ -79,12 +78,13 @@ func Preflight(ctx context.Context, opts Options) []check.Result {
 
 func freeDisk(opts Options) check.Outcome {
 	need := int64(againDisk)
-	s := &state{Options: opts, keys: map[string]cache.Key{}}
-	if opts.Source == nil || s.computeKeys() != nil {
+	if opts.Source == nil {
 		need = firstBuildDisk
-	} else if _, ok := opts.stages().Lookup(source.Server, s.keys[source.Server]); !ok {
+	} else if s, err := newState(opts); err != nil {
 		need = firstBuildDisk
-	} else if _, ok := opts.stages().Lookup(stageBake, s.keys[stageBake]); ok {
+	} else if _, ok := s.cache.Lookup(source.Server, s.keys[source.Server]); !ok {
+		need = firstBuildDisk
+	} else if _, ok := s.cache.Lookup(stageBake, s.recipe); ok {
 		need = publishDisk
 	}
 	dir := opts.Home.Cache

@@ -20,8 +20,11 @@ func (a Account) User() string { return "system:serviceaccount:" + a.Namespace +
 
 // Groups are the groups that every token of the account carries.
 func (a Account) Groups() []string {
-	return []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace, "system:authenticated"}
+	return []string{"system:serviceaccounts", a.namespaceGroup(), "system:authenticated"}
 }
+
+// namespaceGroup is the group of all accounts in the account's namespace.
+func (a Account) namespaceGroup() string { return "system:serviceaccounts:" + a.Namespace }
 
 // Access is one thing that an account might do.
 type Access struct{ Verb, Group, Resource, Namespace string }
@@ -176,7 +179,7 @@ func (a Account) Names(s rbacv1.Subject, bindingNamespace string) bool {
 
 func others(who Account, namespace string, subjects []rbacv1.Subject) []rbacv1.Subject {
 	return slices.DeleteFunc(slices.Clone(subjects), func(s rbacv1.Subject) bool {
-		return who.Names(s, namespace) || s.Kind == rbacv1.GroupKind && s.Name == "system:serviceaccounts:"+who.Namespace
+		return who.Names(s, namespace) || s.Kind == rbacv1.GroupKind && s.Name == who.namespaceGroup()
 	})
 }
 

@@ -78,11 +78,11 @@ func (s *Source) Preflight(context.Context) []check.Result {
 		err = &source.MissingToolError{Program: "go", Package: "golang (1.21 or newer; it fetches " + s.pins.Modules.Go + " itself)"}
 	}
 	add("tool-go", "go", err, program)
-	err = nil
-	if _, statErr := os.Stat(filepath.Join(s.dir, "k3s", "go.mod")); statErr != nil {
-		err = &NoSourceTreeError{Dir: s.dir}
+	var noTree error
+	if _, err := os.Stat(filepath.Join(s.dir, "k3s", "go.mod")); err != nil {
+		noTree = &NoSourceTreeError{Dir: s.dir}
 	}
-	add("modules-dir", "nested modules", err, s.dir)
+	add("modules-dir", "nested modules", noTree, s.dir)
 	return results
 }
 

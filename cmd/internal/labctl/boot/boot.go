@@ -37,11 +37,11 @@ func (e *timeoutError) Hint() string {
 func WaitReady(ctx context.Context, f *factory.Factory, driver provision.Driver, name string, guest factory.Guest, progress func(string)) ([]check.Result, error) {
 	var results []check.Result
 	limit := f.Settings().Timeouts.Boot
-	ctx, give := context.WithCancelCause(ctx)
+	whole, give := context.WithCancelCause(ctx)
 	defer give(nil)
 	// A guest that comes up has better things to do than to answer all the time.
 	wait := check.Wait{Timeout: limit, Attempt: min(limit, 3*time.Minute), Most: 8 * time.Second, Observe: func(r check.Result) { progress(r.Got) }}
-	last, err := wait.For(ctx, check.Check{ID: "platform", Title: "platform", Ask: func(ctx context.Context) (check.Outcome, error) {
+	last, err := wait.For(whole, check.Check{ID: "platform", Title: "platform", Ask: func(ctx context.Context) (check.Outcome, error) {
 		results = nil
 		for _, c := range f.Parts.GuestChecks(guest, false) {
 			results = append(results, c.Run(ctx))
@@ -56,7 +56,8 @@ func WaitReady(ctx context.Context, f *factory.Factory, driver provision.Driver,
 				}
 				if again, err := f.Connect(ctx, st); err == nil {
 					guest = again
-					context.AfterFunc(ctx, func() { _ = again.Close() })
+					// It serves the tries after this one as well.
+					context.AfterFunc(whole, func() { _ = again.Close() })
 				}
 			}
 			if r.State != check.Passed {
