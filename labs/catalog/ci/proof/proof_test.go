@@ -30,6 +30,11 @@ func TestEnoughAnswersAStep(t *testing.T) {
 		require.GreaterOrEqual(t, right[step], 2, "right answers to step %d", step)
 	}
 	require.Len(t, proof.Undos(), 8)
+	states := map[check.State]int{}
+	for _, c := range proof.Sample() {
+		states[c.Want]++
+	}
+	require.Equal(t, map[check.State]int{check.Failed: 8, check.Passed: 2}, states, "the sample has a mistake for each step")
 }
 
 func TestScriptsAreShell(t *testing.T) {
