@@ -25,6 +25,10 @@ type Spec struct {
 	DiskGiB int `json:"diskGiB"`
 	// SSHPort is the loopback port for SSH; 0 lets the driver take a free one and keep it.
 	SSHPort int `json:"sshPort"`
+	// Cold boots the guest even where the image has a frozen one of this shape.
+	Cold bool `json:"cold,omitempty"`
+	// Freezable keeps the guest's memory in a file, so that Freezer.Freeze can save it.
+	Freezable bool `json:"freezable,omitempty"`
 }
 
 // Power is whether an instance's machine runs.
@@ -46,10 +50,12 @@ type Status struct {
 	// Spec is the instance's shape, with the port that was taken.
 	Spec Spec `json:"spec"`
 	// Accelerator is "kvm" or "tcg" while running.
-	Accelerator string    `json:"accelerator,omitempty"`
-	PID         int       `json:"pid,omitempty"`
-	Started     time.Time `json:"started,omitzero"`
-	Created     time.Time `json:"created,omitzero"`
+	Accelerator string `json:"accelerator,omitempty"`
+	PID         int    `json:"pid,omitempty"`
+	// Frozen is the key of the frozen guest that the instance is a clone of, empty where it was booted.
+	Frozen  string    `json:"frozen,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	Created time.Time `json:"created,omitzero"`
 }
 
 // Endpoint is how to reach a running instance by SSH. Host is always a loopback address.
@@ -93,6 +99,15 @@ type Driver interface {
 	Leftovers(ctx context.Context) ([]Leftover, error)
 	// Sweep removes leftovers. It never touches an instance's disk.
 	Sweep(ctx context.Context, leftovers []Leftover) error
+}
+
+// Freezer is a Driver that can save a guest while it runs, and whose Start then resumes copies of it instead of booting.
+type Freezer interface {
+	Driver
+	// FrozenKey digests all that a frozen guest of this shape depends on: the image, the hypervisor and the hardware it shows.
+	FrozenKey(ctx context.Context, spec Spec) (string, error)
+	// Freeze saves a running instance that was made Freezable into the empty folder dir. The instance is gone afterwards.
+	Freeze(ctx context.Context, name string, dir layout.FrozenDir, progress func(stage string)) error
 }
 
 // Info describes a driver.

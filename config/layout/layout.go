@@ -128,6 +128,29 @@ func (d ImageDir) Probe() string { return filepath.Join(string(d), "probe.img") 
 // Initrd is the guest's initial RAM disk.
 func (d ImageDir) Initrd() string { return filepath.Join(string(d), "initrd.img") }
 
+// Frozen is the folder of one guest of the image that was saved while it ran; see images.Frozen. key says what it depends on.
+func (d ImageDir) Frozen(key string) FrozenDir {
+	return FrozenDir(filepath.Join(d.FrozenGuests(), key))
+}
+
+// FrozenGuests is the folder of the image's frozen guests.
+func (d ImageDir) FrozenGuests() string { return filepath.Join(string(d), "frozen") }
+
+// FrozenDir is the folder of one frozen guest. None of its files may change once Metadata exists.
+type FrozenDir string
+
+// Metadata is written last: a frozen guest without it is none.
+func (d FrozenDir) Metadata() string { return filepath.Join(string(d), "frozen.json") }
+
+// Memory is the guest's memory, a sparse file as large as it. Clones map it privately.
+func (d FrozenDir) Memory() string { return filepath.Join(string(d), "memory.raw") }
+
+// Devices is the state of processors and devices, as QEMU's migration writes it.
+func (d FrozenDir) Devices() string { return filepath.Join(string(d), "devices.bin") }
+
+// Disk is what the guest had written to its disk, an overlay on the image's.
+func (d FrozenDir) Disk() string { return filepath.Join(string(d), "disk.qcow2") }
+
 // InstanceDir is the folder of one instance.
 type InstanceDir string
 
@@ -147,6 +170,12 @@ func (d InstanceDir) QEMULog() string { return d.join("qemu.log") }
 
 // QMP is QEMU's monitor socket.
 func (d InstanceDir) QMP() string { return d.join("qmp.sock") }
+
+// Transfer is the socket that a frozen guest's device state goes through, out of QEMU or into it.
+func (d InstanceDir) Transfer() string { return d.join("move.sock") }
+
+// Memory is the memory of a guest that is going to be frozen.
+func (d InstanceDir) Memory() string { return d.join("memory.raw") }
 
 // Agent is the socket of the guest's personalisation channel.
 func (d InstanceDir) Agent() string { return d.join("agent.sock") }

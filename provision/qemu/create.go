@@ -51,7 +51,7 @@ func (d *Driver) Create(ctx context.Context, spec provision.Spec) error {
 	if err := d.fill(ctx, rec); err != nil {
 		return err
 	}
-	rec.Complete = true
+	rec.Complete, rec.Fresh = true, true
 	if err := d.store.Save(rec); err != nil {
 		return err
 	}
@@ -132,13 +132,22 @@ func (d *Driver) fill(ctx context.Context, rec state.Record) error {
 		}
 	}
 	d.hook("create:keys")
+	return d.makeDisk(ctx, rec)
+}
+
+// makeDisk makes the disk of an instance that was never handed out, in the place of the one that may be there.
+func (d *Driver) makeDisk(ctx context.Context, rec state.Record) error {
+	dir := d.home.Instance(rec.Spec.Name)
 	qemuImg, err := d.imgBinary()
 	if err != nil {
 		return err
 	}
-	// The disk is made anew: it was never used, and the one that is there may be of another size.
+	base, format := rec.Spec.Image.Disk(), "raw"
+	if rec.Frozen != "" {
+		base, format = rec.Spec.Image.Frozen(rec.Frozen).Disk(), "qcow2"
+	}
 	fresh := dir.Disk() + freshSuffix
-	if _, err := ask(ctx, append([]string{qemuImg}, argv.Overlay(rec.Spec.Image, fresh, rec.Spec.DiskGiB)...)...); err != nil {
+	if _, err := ask(ctx, append([]string{qemuImg}, argv.Overlay(base, format, fresh, rec.Spec.DiskGiB)...)...); err != nil {
 		return fmt.Errorf("make the instance's disk: %w", err)
 	}
 	if err := os.Chmod(fresh, 0o600); err != nil {
@@ -178,4 +187,6 @@ func (d *Driver) tidy(name string) error {
 }
 
 // sockets are the files that a machine makes and that are of no use without it.
-func sockets(dir layout.InstanceDir) []string { return []string{dir.QMP(), dir.Agent()} }
+func sockets(dir layout.InstanceDir) []string {
+	return []string{dir.QMP(), dir.Agent(), dir.Transfer()}
+}

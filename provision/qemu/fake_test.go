@@ -57,8 +57,8 @@ func does(what string) bool {
 }
 
 func fakeImg(args []string) int {
-	// create -q -f qcow2 -F raw -b BASE -o OPTIONS PATH SIZE
-	if len(args) != 12 || args[0] != "create" {
+	// create -q -u -f qcow2 -F FORMAT -b BASE -o OPTIONS PATH SIZE
+	if len(args) != 13 || args[0] != "create" {
 		fmt.Fprintln(os.Stderr, "qemu-img: unexpected arguments", args)
 		return 1
 	}
@@ -66,7 +66,7 @@ func fakeImg(args []string) int {
 		fmt.Fprintln(os.Stderr, "qemu-img: no space left on device")
 		return 1
 	}
-	return code(os.WriteFile(args[10], []byte("overlay of "+args[7]+" "+args[11]), 0o644))
+	return code(os.WriteFile(args[11], []byte("overlay of "+args[8]+" "+args[12]), 0o644))
 }
 
 func code(err error) int {

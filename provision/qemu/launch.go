@@ -40,7 +40,11 @@ func (d *Driver) launch(ctx context.Context, rec *state.Record, progress func(st
 	if err != nil {
 		return none, err
 	}
-	progress("power on: " + choice.Why)
+	how, err := d.stand(ctx, rec, machine, choice.Accelerator)
+	if err != nil {
+		return none, err
+	}
+	progress("power on: " + choice.Why + "; " + how)
 	dir := d.home.Instance(spec.Name)
 	if err := d.clear(dir); err != nil {
 		return none, err
@@ -57,9 +61,13 @@ func (d *Driver) launch(ctx context.Context, rec *state.Record, progress func(st
 	if err != nil {
 		return none, err
 	}
+	memory, frozenDisk, err := d.memory(ctx, *rec)
+	if err != nil {
+		return none, err
+	}
 	args := argv.Machine{
 		Name: spec.Name, Dir: dir, Image: spec.Image, KernelArgs: meta.KernelArgs, Type: machine, Accelerator: choice.Accelerator,
-		CPUs: spec.CPUs, MemoryMiB: spec.MemoryMiB, SSHPort: rec.Spec.SSHPort, NoSandbox: d.opts.NoSandbox,
+		CPUs: spec.CPUs, MemoryMiB: spec.MemoryMiB, SSHPort: rec.Spec.SSHPort, Memory: memory, FrozenDisk: frozenDisk, NoSandbox: d.opts.NoSandbox,
 	}.Args()
 	p, err := d.exec(ctx, dir.QEMULog(), args)
 	if err != nil {

@@ -123,7 +123,7 @@ func (d *Driver) List(context.Context) ([]provision.Status, error) {
 }
 
 func (d *Driver) status(e state.Entry) provision.Status {
-	s := provision.Status{Name: e.Name, Power: provision.Broken, Spec: e.Record.Spec, Created: e.Record.Created}
+	s := provision.Status{Name: e.Name, Power: provision.Broken, Spec: e.Record.Spec, Created: e.Record.Created, Frozen: e.Record.Frozen}
 	var broken *provision.BrokenError
 	switch {
 	case errors.As(e.Err, &broken):

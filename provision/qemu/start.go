@@ -54,7 +54,19 @@ func (d *Driver) Start(ctx context.Context, name string, progress func(stage str
 			return none, d.undo(ctx, rec, p, "power on", err)
 		}
 	}
-	if stage, err := d.bringUp(ctx, &rec, p, progress); err != nil {
+	stage, err := d.bringUp(ctx, &rec, p, progress)
+	if err != nil && rec.Fresh && rec.Frozen != "" && ctx.Err() == nil {
+		d.opts.Log(fmt.Sprintf("the frozen guest could not be resumed (%s: %v); %q is booted instead", stage, err, name))
+		if err := d.end(name, p); err != nil {
+			return none, d.undo(ctx, rec, p, stage, err)
+		}
+		rec.Spec.Cold, rec.Run = true, nil
+		if p, err = d.launch(ctx, &rec, progress); err != nil {
+			return none, d.undo(ctx, rec, p, "power on", err)
+		}
+		stage, err = d.bringUp(ctx, &rec, p, progress)
+	}
+	if err != nil {
 		return none, d.undo(ctx, rec, p, stage, err)
 	}
 	return d.endpoint(rec)
@@ -94,10 +106,17 @@ func (d *Driver) bringUp(ctx context.Context, rec *state.Record, p host.Process,
 	}()
 	deadline := time.Now().Add(limits.boot)
 	stage = "QEMU's monitor"
-	if _, err := d.machineStatus(ctx, rec.Spec.Name, p, min(limits.boot, 30*time.Second)); err != nil {
+	status, err := d.machineStatus(ctx, rec.Spec.Name, p, min(limits.boot, 30*time.Second))
+	if err != nil {
 		return stage, err
 	}
-	stage = "the guest boots"
+	if stage = "the guest boots"; status == inMigrate {
+		stage = "the guest resumes"
+		deadline = time.Now().Add(min(limits.boot, thawTime))
+		if err := d.thaw(ctx, *rec); err != nil {
+			return stage, err
+		}
+	}
 	progress(stage)
 	id, err := d.identity(*rec)
 	if err != nil {
@@ -116,7 +135,7 @@ func (d *Driver) bringUp(ctx context.Context, rec *state.Record, p host.Process,
 	if err := d.reach(ctx, *rec, time.Until(deadline), limits.attempt); err != nil {
 		return stage, err
 	}
-	rec.Run.Ready = true
+	rec.Run.Ready, rec.Fresh = true, false
 	return "save the record", d.store.Save(*rec)
 }
 

@@ -43,8 +43,37 @@ type Machine struct {
 	MemoryMiB   int
 	// SSHPort is the port of 127.0.0.1 that leads to the guest's port 22.
 	SSHPort int
+	// FrozenDisk is a layer between the image's disk and the instance's own, empty where there is none.
+	FrozenDisk string
+	Memory     Memory
 	// NoSandbox leaves out the system call filter, for hosts whose QEMU and C library do not agree on it.
 	NoSandbox bool
+}
+
+// Memory is where a guest's memory is. The zero value is anonymous memory of a guest that boots.
+type Memory struct {
+	// File holds the memory, so that it can be saved or was.
+	File string
+	// Shared writes the guest's changes to File; otherwise they are the machine's own and File stays as it is.
+	Shared bool
+	// ReadOnly opens File for reading only, which needs QEMU 8.2. Older ones cannot have writable memory from such a file.
+	ReadOnly bool
+	// Incoming waits for a frozen guest's device state instead of booting.
+	Incoming bool
+}
+
+func (m Memory) object(size string) string {
+	if m.File == "" {
+		return "memory-backend-ram,id=pc.ram,size=" + size + ",merge=off,dump=off"
+	}
+	object := "memory-backend-file,id=pc.ram,size=" + size + ",mem-path=" + escape(m.File) + ",merge=off,dump=off"
+	switch {
+	case m.Shared:
+		return object + ",share=on"
+	case m.ReadOnly:
+		return object + ",share=off,readonly=on,rom=off"
+	}
+	return object + ",share=off"
 }
 
 // Args are QEMU's arguments, without the program.
@@ -57,10 +86,13 @@ func (m Machine) Args() []string {
 	if !m.NoSandbox {
 		args = append(args, "-sandbox", sandbox)
 	}
+	if m.Memory.Incoming {
+		args = append(args, "-incoming", "defer")
+	}
 	args = append(args, accelerate(m.Accelerator, m.Type, ",memory-backend=pc.ram,dump-guest-core=off,mem-merge=off", TranslationMiB)...)
-	return append(args,
+	return append(append(args,
 		"-smp", strconv.Itoa(m.CPUs), "-m", memory,
-		"-object", "memory-backend-ram,id=pc.ram,size="+memory+",merge=off,dump=off",
+		"-object", m.Memory.object(memory),
 		"-rtc", "base=utc,clock=host",
 		"-kernel", m.Image.Kernel(), "-initrd", m.Image.Initrd(), "-append", m.KernelArgs,
 		"-qmp", Monitor(m.Dir),
@@ -72,15 +104,30 @@ func (m Machine) Args() []string {
 		"-device", "virtio-serial-pci,id=vs0,disable-legacy=on,addr=0x4",
 		"-chardev", "socket,id=ag,path="+escape(m.Dir.Agent())+",server=on,wait=off",
 		"-device", "virtserialport,bus=vs0.0,nr=1,chardev=ag,name="+identity.PortName,
-		"-blockdev", node(file{Driver: "file", Node: "base-file", Filename: m.Image.Disk(), ReadOnly: true}),
-		"-blockdev", node(format{Driver: "raw", Node: "base", File: "base-file", ReadOnly: true}),
-		"-blockdev", node(file{Driver: "file", Node: "root-file", Filename: m.Dir.Disk(), Discard: "unmap", Cache: &noFlush}),
-		"-blockdev", node(format{Driver: "qcow2", Node: "root", File: "root-file", Backing: "base", Discard: "unmap"}),
+	), append(m.disks(),
 		"-device", "virtio-blk-pci,drive=root,disable-legacy=on,addr=0x5",
 		// restrict=on: the guest reaches neither this host nor anything behind it; the forwarded port still works.
 		"-netdev", fmt.Sprintf("user,id=n0,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:22", m.SSHPort),
 		"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:6c:61:62,romfile=,disable-legacy=on,addr=0x6",
-	)
+	)...)
+}
+
+// disks are the block nodes, each standing on the one before.
+func (m Machine) disks() []string {
+	args := []string{
+		"-blockdev", node(file{Driver: "file", Node: "base-file", Filename: m.Image.Disk(), ReadOnly: true}),
+		"-blockdev", node(format{Driver: "raw", Node: "base", File: "base-file", ReadOnly: true}),
+	}
+	below := "base"
+	if m.FrozenDisk != "" {
+		args = append(args,
+			"-blockdev", node(file{Driver: "file", Node: "frozen-file", Filename: m.FrozenDisk, ReadOnly: true}),
+			"-blockdev", node(format{Driver: "qcow2", Node: "frozen", File: "frozen-file", Backing: below, ReadOnly: true}))
+		below = "frozen"
+	}
+	return append(args,
+		"-blockdev", node(file{Driver: "file", Node: "root-file", Filename: m.Dir.Disk(), Discard: "unmap", Cache: &noFlush}),
+		"-blockdev", node(format{Driver: "qcow2", Node: "root", File: "root-file", Backing: below, Discard: "unmap"}))
 }
 
 // accelerate is machine, accelerator and CPU. The probe and the instances share it, so that the probe proves what is used.
@@ -134,9 +181,10 @@ func Probe(kernel, initrd, machine, accelerator string) []string {
 	)
 }
 
-// Overlay are qemu-img's arguments that make an instance's disk on top of an image's.
-func Overlay(image layout.ImageDir, path string, diskGiB int) []string {
-	return []string{"create", "-q", "-f", "qcow2", "-F", "raw", "-b", image.Disk(),
+// Overlay are qemu-img's arguments that make an instance's disk on top of another, whose format is raw or qcow2. The other is not
+// opened: QEMU is told of it by its own arguments.
+func Overlay(base, format, path string, diskGiB int) []string {
+	return []string{"create", "-q", "-u", "-f", "qcow2", "-F", format, "-b", base,
 		// Small writes then copy 4 KiB of the base, not a whole cluster.
 		"-o", "extended_l2=on,cluster_size=128k", path, fmt.Sprintf("%dG", diskGiB)}
 }

@@ -44,14 +44,27 @@ func TestArgs(t *testing.T) {
 	golden(t, "kvm", kvm.Args())
 }
 
+// TestFrozen: what differs from a machine that boots is where its memory is and what its disk stands on.
+func TestFrozen(t *testing.T) {
+	m := machine()
+	m.Memory = argv.Memory{File: m.Dir.Memory(), Shared: true}
+	golden(t, "freeze", m.Args())
+	frozen := m.Image.Frozen("7f")
+	m.FrozenDisk = frozen.Disk()
+	m.Memory = argv.Memory{File: frozen.Memory(), Incoming: true}
+	golden(t, "thaw", m.Args())
+	m.Memory.ReadOnly = true
+	golden(t, "thaw-read-only", m.Args())
+}
+
 func TestProbe(t *testing.T) {
 	golden(t, "probe-tcg", argv.Probe("/i/vmlinuz", "/i/probe.img", "pc-q35-7.2", argv.TCG))
 	golden(t, "probe-kvm", argv.Probe("/i/vmlinuz", "/i/probe.img", "pc-q35-7.2", argv.KVM))
 }
 
 func TestOverlay(t *testing.T) {
-	require.Equal(t, []string{"create", "-q", "-f", "qcow2", "-F", "raw", "-b", "/i/disk.raw", "-o", "extended_l2=on,cluster_size=128k", "/d.tmp", "12G"},
-		argv.Overlay("/i", "/d.tmp", 12))
+	require.Equal(t, []string{"create", "-q", "-u", "-f", "qcow2", "-F", "raw", "-b", "/i/disk.raw", "-o", "extended_l2=on,cluster_size=128k", "/d.tmp", "12G"},
+		argv.Overlay("/i/disk.raw", "raw", "/d.tmp", 12))
 }
 
 // TestGuestHardwareDependsOnNothingElse: name, folder and port may differ between a golden guest and its clones; what the

@@ -2,6 +2,7 @@ package argv
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,4 +34,13 @@ func Version(out string) (string, error) {
 		return "", errors.New("this is no QEMU")
 	}
 	return strings.TrimSpace(match[1]), nil
+}
+
+// AtLeast reports whether a version, as Version returns it, is this one or a later one.
+func AtLeast(version string, major, minor int) bool {
+	var have, haveMinor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &have, &haveMinor); err != nil {
+		return false
+	}
+	return have > major || have == major && haveMinor >= minor
 }
