@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cgoa-labs/labctl/config/layout"
@@ -17,7 +18,9 @@ const FrozenSchema = "labctl.dev/frozen/v1"
 // Frozen describes a guest that was saved while its platform was ready: memory, devices and disk of one moment. It is written
 // last, so that its presence means that the frozen guest is whole.
 type Frozen struct {
-	Schema  string    `json:"schema"`
+	Schema string `json:"schema"`
+	// Name is its folder's, which no other frozen guest of the image ever has: instances stand on its disk.
+	Name    string    `json:"name"`
 	Created time.Time `json:"created"`
 	// Key digests what it depends on; see provision.Freezer.
 	Key string `json:"key"`
@@ -49,7 +52,7 @@ func ReadFrozen(dir layout.FrozenDir) (Frozen, error) {
 	return frozen, nil
 }
 
-// FrozenGuests are the frozen guests of the image in dir, by key.
+// FrozenGuests are the frozen guests of the image in dir, the oldest first.
 func FrozenGuests(dir layout.ImageDir) ([]Frozen, error) {
 	entries, err := os.ReadDir(dir.FrozenGuests())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -59,13 +62,28 @@ func FrozenGuests(dir layout.ImageDir) ([]Frozen, error) {
 	for _, entry := range entries {
 		frozen, err := ReadFrozen(dir.Frozen(entry.Name()))
 		var none *NoFrozenError
-		if errors.As(err, &none) {
-			continue
+		if errors.As(err, &none) || err == nil && frozen.Name != entry.Name() {
+			continue // one on its way in
 		}
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, frozen)
 	}
+	slices.SortFunc(all, func(a, b Frozen) int { return a.Created.Compare(b.Created) })
 	return all, nil
+}
+
+// FindFrozen is the newest frozen guest with this key, or *NoFrozenError.
+func FindFrozen(dir layout.ImageDir, key string) (Frozen, error) {
+	all, err := FrozenGuests(dir)
+	if err != nil {
+		return Frozen{}, err
+	}
+	for _, frozen := range slices.Backward(all) {
+		if frozen.Key == key {
+			return frozen, nil
+		}
+	}
+	return Frozen{}, &NoFrozenError{Key: key}
 }

@@ -52,7 +52,7 @@ type Status struct {
 	// Accelerator is "kvm" or "tcg" while running.
 	Accelerator string `json:"accelerator,omitempty"`
 	PID         int    `json:"pid,omitempty"`
-	// Frozen is the key of the frozen guest that the instance is a clone of, empty where it was booted.
+	// Frozen is the name of the frozen guest that the instance is a clone of, empty where it was booted.
 	Frozen  string    `json:"frozen,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Created time.Time `json:"created,omitzero"`

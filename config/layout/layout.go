@@ -128,10 +128,13 @@ func (d ImageDir) Probe() string { return filepath.Join(string(d), "probe.img") 
 // Initrd is the guest's initial RAM disk.
 func (d ImageDir) Initrd() string { return filepath.Join(string(d), "initrd.img") }
 
-// Frozen is the folder of one guest of the image that was saved while it ran; see images.Frozen. key says what it depends on.
-func (d ImageDir) Frozen(key string) FrozenDir {
-	return FrozenDir(filepath.Join(d.FrozenGuests(), key))
+// Frozen is the folder of one guest of the image that was saved while it ran; see images.Frozen.
+func (d ImageDir) Frozen(name string) FrozenDir {
+	return FrozenDir(filepath.Join(d.FrozenGuests(), name))
 }
+
+// Proven remembers that the image's files were read and found whole, and what they looked like to the file system then.
+func (d ImageDir) Proven() string { return filepath.Join(string(d), "proven.json") }
 
 // FrozenGuests is the folder of the image's frozen guests.
 func (d ImageDir) FrozenGuests() string { return filepath.Join(string(d), "frozen") }

@@ -51,7 +51,7 @@ func TestPathsAreDistinct(t *testing.T) {
 		home.Images(), home.Instances(), home.Stages(), home.Locks(), home.HostFacts(), home.Log(),
 		home.Lock("instance", "ada"), home.Lock("image", "ada"), home.Lock("instance", "bob"),
 		string(image), image.Metadata(), image.Disk(), image.Kernel(), image.Initrd(), image.Probe(),
-		image.FrozenGuests(), string(frozen), frozen.Metadata(), frozen.Memory(), frozen.Devices(), frozen.Disk(),
+		image.Proven(), image.FrozenGuests(), string(frozen), frozen.Metadata(), frozen.Memory(), frozen.Devices(), frozen.Disk(),
 		string(instance), instance.Record(), instance.Disk(), instance.Console(), instance.QEMULog(), instance.QMP(),
 		instance.Agent(), instance.Transfer(), instance.Memory(), instance.UserKey(), instance.HostKey(), instance.KnownHosts(),
 		home.Removed("ada", "1"), home.Removed("ada", "2"),

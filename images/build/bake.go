@@ -87,31 +87,13 @@ func bake(ctx context.Context, s *state, out string, progress func(string)) (err
 		defer cancel()
 		err = errors.Join(err, driver.Delete(cleanCtx, bakeName), cache.RemoveAll(home.State))
 	}()
-	if err := driver.Create(ctx, spec); err != nil {
-		return err
-	}
-	progress("first boot")
-	endpoint, err := driver.Start(ctx, bakeName, func(st string) { progress("first boot: " + st) })
+	guest, err := s.bootReady(ctx, driver, spec, progress)
 	if err != nil {
 		return err
 	}
-	guestRunner, closeRunner, err := s.Connect(ctx, endpoint)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeRunner()) }()
-	alive := func() error {
-		st, err := driver.Status(ctx, bakeName)
-		if err == nil && st.Power != provision.Running {
-			err = errors.New("the machine has ended")
-		}
-		return err
-	}
-	if err := s.waitReady(ctx, guestRunner, alive, progress); err != nil {
-		return fmt.Errorf("%w\n--- last lines of the guest's console ---\n%s", err, driver.ConsoleTail(bakeName, 4000))
-	}
+	defer func() { err = errors.Join(err, guest.close()) }()
 	progress("forget what must differ between instances")
-	if _, err := guestRunner.Run(ctx, run.Cmd{Argv: []string{"sh", "-s"}, Stdin: strings.NewReader(forgetScript)}); err != nil {
+	if _, err := guest.runner.Run(ctx, run.Cmd{Argv: []string{"sh", "-s"}, Stdin: strings.NewReader(forgetScript)}); err != nil {
 		return err
 	}
 	progress("power off")
@@ -132,6 +114,40 @@ func bake(ctx context.Context, s *state, out string, progress func(string)) (err
 		}
 	}
 	return nil
+}
+
+// bootedGuest is a connection to a guest whose platform is ready.
+type bootedGuest struct {
+	runner run.Runner
+	close  func() error
+}
+
+// bootReady makes and boots an instance and waits until the whole guest contract holds.
+func (s *state) bootReady(ctx context.Context, driver provision.Driver, spec provision.Spec, progress func(string)) (bootedGuest, error) {
+	none := bootedGuest{}
+	if err := driver.Create(ctx, spec); err != nil {
+		return none, err
+	}
+	progress("boot")
+	endpoint, err := driver.Start(ctx, spec.Name, func(st string) { progress("boot: " + st) })
+	if err != nil {
+		return none, err
+	}
+	guest := bootedGuest{}
+	if guest.runner, guest.close, err = s.Connect(ctx, endpoint); err != nil {
+		return none, err
+	}
+	alive := func() error {
+		st, err := driver.Status(ctx, spec.Name)
+		if err == nil && st.Power != provision.Running {
+			err = errors.New("the machine has ended")
+		}
+		return err
+	}
+	if err := s.waitReady(ctx, guest.runner, alive, progress); err != nil {
+		return none, errors.Join(fmt.Errorf("%w\n--- last lines of the guest's console ---\n%s", err, driver.ConsoleTail(spec.Name, 4000)), guest.close())
+	}
+	return guest, nil
 }
 
 // settle is how many times in a row the whole contract must hold before the image counts as ready.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cgoa-labs/labctl/bootstrap"
@@ -42,6 +43,8 @@ type Options struct {
 	NewDriver func(home layout.Home) provision.Driver
 	// Connect returns a runner inside a running instance, and how to close it.
 	Connect func(ctx context.Context, endpoint provision.Endpoint) (run.Runner, func() error, error)
+	// Shape is that of the frozen guest beside the image; the zero value makes none.
+	Shape Shape
 	// ReadyTimeout bounds the wait for the platform in the first boot.
 	ReadyTimeout time.Duration
 }
@@ -55,6 +58,8 @@ type state struct {
 	recipe  cache.Key
 	seconds map[string]float64
 	image   images.Image
+	// again makes the frozen guest anew, because the one that is there cannot be used or is old.
+	again bool
 }
 
 // Build makes the image, or finds that the one that is there was made from the same recipe. Two builds at once wait for each other.
@@ -86,21 +91,38 @@ func Build(ctx context.Context, opts Options) (images.Image, error) {
 	if err != nil {
 		return images.Image{}, err
 	}
-	if img, err := store.New(opts.Home).Get(ctx, opts.Name); err == nil && img.Metadata.Recipe == string(s.recipe) && !opts.Force {
-		if err := store.New(opts.Home).Check(img); err == nil {
-			opts.Sink.Send(stage.Event{Kind: stage.Cached, Stage: "image", Detail: "made from the same recipe already"})
-			return img, nil
-		}
-	}
-	var stages []stage.Stage[state]
-	for _, part := range opts.Source.Parts() {
-		stages = append(stages, partStage(part))
-	}
-	stages = append(stages, cachedStage(stageGuestOS, buildGuestOS), cachedStage(stageDisk, buildDisk), cachedStage(stageBake, bake), stage.Stage[state]{Name: "publish", Run: publish})
-	if err := stage.Run(ctx, s, opts.Sink, stages...); err != nil {
+	if s.isThere(ctx) {
+		opts.Sink.Send(stage.Event{Kind: stage.Cached, Stage: "image", Detail: "made from the same recipe already"})
+	} else if err := stage.Run(ctx, s, opts.Sink, s.imageStages()...); err != nil {
 		return images.Image{}, err
 	}
-	return s.image, nil
+	stages, err := s.freezeStages(ctx)
+	if err != nil {
+		return images.Image{}, err
+	}
+	return s.image, stage.Run(ctx, s, opts.Sink, stages...)
+}
+
+// isThere finds the image that was made from the same recipe, unless it is to be made anew.
+func (s *state) isThere(ctx context.Context) bool {
+	if s.Force {
+		return false
+	}
+	images := store.New(s.Home)
+	img, err := images.Get(ctx, s.Name)
+	if err != nil || img.Metadata.Recipe != string(s.recipe) || images.Check(img) != nil {
+		return false
+	}
+	s.image = img
+	return true
+}
+
+func (s *state) imageStages() []stage.Stage[state] {
+	var stages []stage.Stage[state]
+	for _, part := range s.Source.Parts() {
+		stages = append(stages, partStage(part))
+	}
+	return append(stages, cachedStage(stageGuestOS, buildGuestOS), cachedStage(stageDisk, buildDisk), cachedStage(stageBake, bake), stage.Stage[state]{Name: "publish", Run: publish})
 }
 
 // Status says whether the named image is there and made from today's recipe.
@@ -155,7 +177,7 @@ func partStage(part source.Part) stage.Stage[state] {
 // cachedStage runs build into a cache entry unless it is there.
 func cachedStage(name string, build func(ctx context.Context, s *state, out string, progress func(string)) error) stage.Stage[state] {
 	return stage.Stage[state]{Name: name, Run: func(ctx context.Context, s *state, progress func(string)) error {
-		if s.Force && (name == stageDisk || name == stageBake) {
+		if s.Force && slices.Contains([]string{stageDisk, stageBake, stageFreeze}, name) || s.again && name == stageFreeze {
 			if dir, ok := s.cache.Lookup(name, s.keys[name]); ok {
 				if err := cache.RemoveAll(dir); err != nil {
 					return err

@@ -52,8 +52,7 @@ func Leftovers(opts Options) ([]provision.Leftover, error) {
 		return left, nil // a build is at it
 	}
 	defer lock.Unlock() //nolint:errcheck // the lock ends with the process
-	for _, suffix := range []string{newSuffix, oldSuffix} {
-		path := besideImage(opts.Home, opts.Name, suffix)
+	for _, path := range []string{besideImage(opts.Home, opts.Name, newSuffix), besideImage(opts.Home, opts.Name, oldSuffix), string(opts.Home.Image(opts.Name).Frozen(newSuffix))} {
 		if _, err := os.Stat(path); err == nil {
 			left = append(left, provision.Leftover{Kind: "folder", Path: path, Why: "an image whose publishing was interrupted"})
 		}

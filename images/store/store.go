@@ -60,42 +60,78 @@ func (s *Store) Get(_ context.Context, name string) (images.Image, error) {
 	return images.Image{Dir: dir, Metadata: meta}, err
 }
 
-// Verify reads every file of an image and compares it with the metadata; *images.DamagedError names the first that differs.
+// Verify reads every file of an image and of its frozen guests and compares it with the metadata; *images.DamagedError names the
+// first that differs.
 func (s *Store) Verify(ctx context.Context, img images.Image, progress func(file string)) error {
-	for _, want := range img.Metadata.Files {
+	return s.each(img, func(dir string, want images.File) error {
 		if progress != nil {
 			progress(want.Name)
 		}
-		got, err := HashFile(ctx, filepath.Join(string(img.Dir), want.Name))
-		if errors.Is(err, os.ErrNotExist) {
-			return &images.DamagedError{Name: img.Metadata.Name, File: want.Name, Want: "there", Got: "missing"}
-		} else if err != nil {
+		got, err := HashFile(ctx, filepath.Join(dir, want.Name))
+		if err := compareSize(img, want, got.Size, err); err != nil {
 			return err
-		}
-		if got.Size != want.Size {
-			return &images.DamagedError{Name: img.Metadata.Name, File: want.Name, Want: fmt.Sprintf("%d bytes long", want.Size), Got: fmt.Sprint(got.Size)}
 		}
 		if got.SHA256 != want.SHA256 {
 			return &images.DamagedError{Name: img.Metadata.Name, File: want.Name, Want: "sha256 " + want.SHA256[:12] + "…", Got: got.SHA256[:12] + "…"}
 		}
-	}
+		return nil
+	})
+}
+
+// each calls f for every file of the image and of its frozen guests, each with its folder, after the metadata itself was checked.
+func (s *Store) each(img images.Image, f func(dir string, want images.File) error) error {
 	if digest := Digest(img.Metadata.Files); digest != img.Metadata.Digest {
 		return &images.DamagedError{Name: img.Metadata.Name, File: filepath.Base(img.Dir.Metadata()), Want: "digest " + img.Metadata.Digest, Got: digest}
+	}
+	frozen, err := images.FrozenGuests(img.Dir)
+	if err != nil {
+		return err
+	}
+	for _, want := range img.Metadata.Files {
+		if err := f(string(img.Dir), want); err != nil {
+			return err
+		}
+	}
+	for _, guest := range frozen {
+		for _, want := range guest.Files {
+			if err := f(string(img.Dir.Frozen(guest.Name)), want); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// Check compares only names and sizes, for use before every start: a full Verify reads gigabytes.
+// compareSize turns what reading a file gave into damage, where it is some.
+func compareSize(img images.Image, want images.File, size int64, err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return &images.DamagedError{Name: img.Metadata.Name, File: want.Name, Want: "there", Got: "missing"}
+	}
+	if err == nil && size != want.Size {
+		return &images.DamagedError{Name: img.Metadata.Name, File: want.Name, Want: fmt.Sprintf("%d bytes long", want.Size), Got: fmt.Sprint(size)}
+	}
+	return err
+}
+
+// Check compares only names and sizes: a full Verify reads gigabytes.
 func (s *Store) Check(img images.Image) error {
-	for _, want := range img.Metadata.Files {
-		info, err := os.Stat(filepath.Join(string(img.Dir), want.Name))
-		if errors.Is(err, os.ErrNotExist) {
-			return &images.DamagedError{Name: img.Metadata.Name, File: want.Name, Want: "there", Got: "missing"}
-		} else if err != nil {
-			return err
+	return checkFiles(img, string(img.Dir), img.Metadata.Files)
+}
+
+// CheckFrozen is Check for one frozen guest of the image.
+func CheckFrozen(img images.Image, frozen images.Frozen) error {
+	return checkFiles(img, string(img.Dir.Frozen(frozen.Name)), frozen.Files)
+}
+
+func checkFiles(img images.Image, dir string, files []images.File) error {
+	for _, want := range files {
+		info, err := os.Stat(filepath.Join(dir, want.Name))
+		var size int64
+		if err == nil {
+			size = info.Size()
 		}
-		if info.Size() != want.Size {
-			return &images.DamagedError{Name: img.Metadata.Name, File: want.Name, Want: fmt.Sprintf("%d bytes long", want.Size), Got: fmt.Sprint(info.Size())}
+		if err := compareSize(img, want, size, err); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -118,26 +154,58 @@ func (s *Store) Remove(_ context.Context, name string) error {
 
 // Seal describes the files of dir in meta, makes them read-only and writes the metadata, last.
 func Seal(ctx context.Context, dir layout.ImageDir, meta images.Metadata, names []string, progress func(file string)) error {
-	meta.Files = nil
+	var err error
+	if meta.Files, err = describe(ctx, string(dir), names, progress); err != nil {
+		return err
+	}
 	for _, name := range names {
-		if progress != nil {
-			progress(name)
-		}
-		file, err := HashFile(ctx, filepath.Join(string(dir), name))
-		if err != nil {
-			return err
-		}
-		meta.Files = append(meta.Files, file)
 		if err := os.Chmod(filepath.Join(string(dir), name), 0o400); err != nil {
 			return err
 		}
 	}
 	meta.Schema, meta.Digest = images.Schema, Digest(meta.Files)
-	data, err := json.MarshalIndent(meta, "", "  ")
+	return writeJSON(dir.Metadata(), meta)
+}
+
+// SealFrozen describes the files of a frozen guest, lets nobody else read them and writes the metadata, last. They stay writable
+// for their owner: QEMU before 8.2 cannot map memory privately from a file that it may not write.
+func SealFrozen(ctx context.Context, dir layout.FrozenDir, frozen images.Frozen, progress func(file string)) error {
+	var names []string
+	for _, path := range []string{dir.Memory(), dir.Devices(), dir.Disk()} {
+		if err := os.Chmod(path, 0o600); err != nil {
+			return err
+		}
+		names = append(names, filepath.Base(path))
+	}
+	var err error
+	if frozen.Files, err = describe(ctx, string(dir), names, progress); err != nil {
+		return err
+	}
+	frozen.Schema = images.FrozenSchema
+	return writeJSON(dir.Metadata(), frozen)
+}
+
+func describe(ctx context.Context, dir string, names []string, progress func(file string)) ([]images.File, error) {
+	var files []images.File
+	for _, name := range names {
+		if progress != nil {
+			progress(name)
+		}
+		file, err := HashFile(ctx, filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+func writeJSON(path string, document any) error {
+	data, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(dir.Metadata(), append(data, '\n'), 0o600)
+	return renameio.WriteFile(path, append(data, '\n'), 0o600)
 }
 
 // Digest is the identity of a set of files.

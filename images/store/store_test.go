@@ -96,3 +96,53 @@ func TestRemove(t *testing.T) {
 	var name *layout.NameError
 	require.ErrorAs(t, s.Remove(t.Context(), "../instances"), &name)
 }
+
+// TestProveReadsOnlyWhatChanged: a file that looks the same is not read again, one that was written is.
+func TestProveReadsOnlyWhatChanged(t *testing.T) {
+	home := layout.Home{State: t.TempDir()}
+	img := seal(t, home, "golden")
+	frozen := img.Dir.Frozen("one")
+	require.NoError(t, os.MkdirAll(string(frozen), 0o700))
+	for _, path := range []string{frozen.Memory(), frozen.Devices(), frozen.Disk()} {
+		require.NoError(t, os.WriteFile(path, []byte("frozen"), 0o600))
+	}
+	require.NoError(t, SealFrozen(t.Context(), frozen, images.Frozen{Name: "one"}, nil))
+	prove := func() (int, bool, error) {
+		read := 0
+		known, err := New(home).Prove(t.Context(), img, func(string) { read++ })
+		return read, known, err
+	}
+	read, known, err := prove()
+	require.NoError(t, err)
+	require.False(t, known)
+	require.Equal(t, 5, read)
+	read, known, err = prove()
+	require.NoError(t, err)
+	require.True(t, known)
+	require.Zero(t, read)
+
+	for _, path := range []string{img.Dir.Disk(), frozen.Memory()} {
+		before, err := os.ReadFile(path)
+		require.NoError(t, err)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		changed := append([]byte("X"), before[1:]...)
+		require.NoError(t, os.Chmod(path, 0o600))
+		require.NoError(t, os.WriteFile(path, changed, 0o600))
+		// Not even a file's time put back hides it.
+		require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+		var damaged *images.DamagedError
+		_, _, err = prove()
+		require.ErrorAs(t, err, &damaged)
+		require.Equal(t, filepath.Base(path), damaged.File)
+		_, _, err = prove()
+		require.Error(t, err, "it stays damaged")
+		require.NoError(t, os.WriteFile(path, before, 0o600))
+		_, known, err = prove()
+		require.NoError(t, err)
+		require.False(t, known)
+	}
+	require.NoError(t, os.Remove(frozen.Disk()))
+	_, _, err = prove()
+	require.ErrorContains(t, err, "missing")
+}

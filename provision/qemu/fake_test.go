@@ -87,6 +87,11 @@ type machine struct {
 	mu      sync.Mutex
 	serving bool
 	off     chan int
+	// state is what the monitor says of the machine, and woken is closed when its guest runs.
+	state string
+	woken chan struct{}
+	// migration is how the saving or loading of the devices went.
+	migration string
 }
 
 func fakeQEMU(args []string) int {
@@ -99,7 +104,12 @@ func fakeQEMU(args []string) int {
 		return 0
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
-	m := &machine{args: args, off: make(chan int, 1)}
+	m := &machine{args: args, off: make(chan int, 1), state: "running", woken: make(chan struct{})}
+	if len(m.option("-incoming")) == 1 {
+		m.state = inMigrate
+	} else {
+		close(m.woken)
+	}
 	if err := m.boot(); err != nil {
 		fmt.Fprintf(os.Stderr, "qemu-system-x86_64: %v\n", err)
 		return 1
@@ -118,8 +128,9 @@ func (m *machine) option(name string) (values []string) {
 }
 
 var (
-	pathPattern = regexp.MustCompile(`path=([^,]+)`)
-	portPattern = regexp.MustCompile(`127\.0\.0\.1:(\d+)-`)
+	pathPattern   = regexp.MustCompile(`path=([^,]+)`)
+	memoryPattern = regexp.MustCompile(`mem-path=([^,]+)`)
+	portPattern   = regexp.MustCompile(`127\.0\.0\.1:(\d+)-`)
 )
 
 func (m *machine) boot() error {
@@ -137,6 +148,18 @@ func (m *machine) boot() error {
 		}
 		if node.Filename != "" {
 			files = append(files, node.Filename)
+		}
+	}
+	for _, option := range m.option("-object") {
+		path := memoryPattern.FindStringSubmatch(option)
+		switch {
+		case path == nil:
+		case strings.Contains(option, "share=on"):
+			if err := os.WriteFile(path[1], []byte("memory"), 0o600); err != nil {
+				return err
+			}
+		default:
+			files = append(files, path[1])
 		}
 	}
 	for _, path := range files {
@@ -194,15 +217,37 @@ func (m *machine) monitor(listener net.Listener) {
 		}
 		fmt.Fprintln(conn, `{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}, "capabilities": []}}`)
 		for lines := bufio.NewScanner(conn); lines.Scan(); {
-			var cmd struct{ Execute, ID string }
+			var cmd struct {
+				Execute, ID string
+				Arguments   struct{ URI string }
+			}
 			_ = json.Unmarshal(lines.Bytes(), &cmd)
 			reply := "{}"
+			socket := strings.TrimPrefix(cmd.Arguments.URI, "unix:")
 			switch cmd.Execute {
 			case "query-status":
-				reply = `{"status": "running"}`
+				reply = fmt.Sprintf(`{"status": %q}`, m.state)
 				if does("paused") {
 					reply = `{"status": "internal-error"}`
 				}
+			case "stop":
+				m.state = "paused"
+			case "migrate":
+				m.migrated(m.saveDevices(socket))
+			case "migrate-incoming":
+				incoming, err := net.Listen("unix", socket)
+				if err != nil {
+					m.migrated(err)
+					break
+				}
+				go func() { m.migrated(m.loadDevices(incoming)) }()
+			case "query-migrate":
+				m.mu.Lock()
+				reply = fmt.Sprintf(`{"status": %q}`, m.migration)
+				m.mu.Unlock()
+			case "cont":
+				m.state = "running"
+				close(m.woken)
 			case "quit":
 				if !does("no-quit") {
 					m.off <- 0
@@ -218,11 +263,53 @@ func (m *machine) monitor(listener net.Listener) {
 	}
 }
 
+// devices is the whole device state of a fake machine.
+const devices = "two processors, one disk"
+
+func (m *machine) saveDevices(socket string) error {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.Write([]byte(devices))
+	return err
+}
+
+func (m *machine) loadDevices(incoming net.Listener) error {
+	conn, err := incoming.Accept()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	data, err := io.ReadAll(conn)
+	if err == nil && (string(data) != devices || does("bad-devices")) {
+		err = errors.New("Unknown section or instance 'serial' 0")
+	}
+	if err != nil {
+		return err
+	}
+	m.state = "paused"
+	return nil
+}
+
+// migrated notes how it went. As with QEMU, what cannot be loaded is the end of the machine.
+func (m *machine) migrated(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.migration = "completed"; err != nil {
+		m.migration = "failed"
+		fmt.Fprintf(os.Stderr, "qemu-system-x86_64: load of migration failed: %v\n", err)
+		m.off <- 1
+	}
+}
+
 // agent serves the personalisation channel with the guest's real code.
 func (m *machine) agent(listener net.Listener) {
 	if does("no-agent") {
 		return
 	}
+	<-m.woken
 	handle := m.guest.Handle
 	if does("agent-refuses") {
 		handle = func(_ context.Context, req identity.Request) identity.Answer {

@@ -111,29 +111,30 @@ func (d *Driver) stand(ctx context.Context, rec *state.Record, machine, accelera
 	if !rec.Fresh {
 		return "boot", d.checkFrozenDisk(*rec)
 	}
-	key, why, err := d.choose(rec.Spec, machine, accelerator)
+	name, why, err := d.choose(rec.Spec, machine, accelerator)
 	if err != nil {
 		return "", err
 	}
-	rec.Frozen = key
+	rec.Frozen = name
 	return why, d.makeDisk(ctx, *rec)
 }
 
-// choose returns the key of the frozen guest to clone, or none, and why.
-func (d *Driver) choose(spec provision.Spec, machine, accelerator string) (key, why string, err error) {
+// choose returns the name of the frozen guest to clone, or none, and why.
+func (d *Driver) choose(spec provision.Spec, machine, accelerator string) (name, why string, err error) {
 	switch {
 	case spec.Freezable:
 		return "", "boot", nil
 	case spec.Cold:
 		return "", "boot, as asked for", nil
 	}
-	if key, err = d.frozenKey(spec, machine, accelerator); err != nil {
+	key, err := d.frozenKey(spec, machine, accelerator)
+	if err != nil {
 		return "", "", err
 	}
-	frozen, err := images.ReadFrozen(spec.Image.Frozen(key))
+	frozen, err := images.FindFrozen(spec.Image, key)
 	var none *images.NoFrozenError
 	if errors.As(err, &none) {
-		return "", "boot, because " + d.whyNone(spec), nil
+		return "", "boot, because " + whyNone(spec), nil
 	}
 	if err != nil {
 		return "", "", err
@@ -143,7 +144,12 @@ func (d *Driver) choose(spec provision.Spec, machine, accelerator string) (key, 
 		return "", fmt.Sprintf("boot, because the image's frozen guest is %d days old; `labctl image build` makes it anew", int(age.Hours()/24)), nil
 	}
 	for _, f := range frozen.Files {
-		if err := checkFile(filepath.Base(string(spec.Image)), filepath.Join(string(spec.Image.Frozen(key)), f.Name), f); err != nil {
+		err := checkFile(filepath.Base(string(spec.Image)), filepath.Join(string(spec.Image.Frozen(frozen.Name)), f.Name), f)
+		var damaged *images.DamagedError
+		if errors.As(err, &damaged) {
+			return "", fmt.Sprintf("boot, because of the image's frozen guest %s is %s; `labctl image build` makes it anew", f.Name, damaged.Got), nil
+		}
+		if err != nil {
 			return "", "", err
 		}
 	}
@@ -151,11 +157,11 @@ func (d *Driver) choose(spec provision.Spec, machine, accelerator string) (key, 
 	if age > frozenOld {
 		why += fmt.Sprintf(", which is %d days old; `labctl image build` makes it anew", int(age.Hours()/24))
 	}
-	return key, why, nil
+	return frozen.Name, why, nil
 }
 
 // whyNone says why no frozen guest of the image fits.
-func (d *Driver) whyNone(spec provision.Spec) string {
+func whyNone(spec provision.Spec) string {
 	all, err := images.FrozenGuests(spec.Image)
 	if err != nil || len(all) == 0 {
 		return "the image has no frozen guest; `labctl image build` makes one"

@@ -33,7 +33,7 @@ type Record struct {
 	Machine string `json:"machine"`
 	// Complete says that the instance's keys and disk are there. A record without it is half made.
 	Complete bool `json:"complete"`
-	// Frozen is the key of the frozen guest that the instance is a clone of.
+	// Frozen is the name of the frozen guest that the instance is a clone of.
 	Frozen string `json:"frozen,omitempty"`
 	// Fresh says that the guest was never handed out: its disk is nobody's work and is made anew at each try to start it.
 	Fresh bool `json:"fresh,omitempty"`

@@ -42,6 +42,8 @@ type Images interface {
 	Get(ctx context.Context, name string) (images.Image, error)
 	// Verify reads the whole image and returns *images.DamagedError where it is not what it was.
 	Verify(ctx context.Context, img images.Image, progress func(detail string)) error
+	// Prove is Verify that reads only what has changed since it was read; known says that there was nothing to read.
+	Prove(ctx context.Context, img images.Image, progress func(detail string)) (known bool, err error)
 	Remove(ctx context.Context, name string) error
 }
 

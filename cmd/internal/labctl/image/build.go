@@ -21,6 +21,10 @@ func newBuild(f *factory.Factory) *cobra.Command {
 		Long: `Build a golden image. Only what has changed since the last build is made again, and an interrupted build goes on
 where it stopped. An image that instances stand on is not replaced.
 
+At the end the image is booted and its guest is frozen: memory, devices and disk are saved when the platform is ready, so that
+instances of the same shape (instance.cpus, instance.memory, instance.disk) need no boot. A frozen guest belongs to this host's
+QEMU; after an upgrade the same command makes another.
+
 The parts come from one of two sources: release takes upstream's own files, modules builds them from Go modules and Debian
 packages. auto takes release where upstream answers within two seconds and release can make every part, and says which it took and why.`,
 		Example: `  labctl image build

@@ -149,7 +149,7 @@ func inspect(ctx context.Context, f *factory.Factory, name string, verify bool, 
 	if verify {
 		progress := f.UI().NewProgress()
 		defer progress.Close()
-		if err := Prove(ctx, f, img, progress); err != nil {
+		if err := Prove(ctx, f, img, true, progress); err != nil {
 			return err
 		}
 		progress.Close()

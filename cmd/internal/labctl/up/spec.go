@@ -17,11 +17,12 @@ import (
 
 // newSpec is the shape that the settings give an instance, cloned from an image that is built first where it is missing.
 // The host is checked for it first.
-func newSpec(ctx context.Context, f *factory.Factory, name string, progress *ui.Progress) (provision.Spec, error) {
+func newSpec(ctx context.Context, f *factory.Factory, name string, cold bool, progress *ui.Progress) (provision.Spec, error) {
 	c := f.Settings()
 	spec := provision.Spec{
 		Name: name, Image: c.Home().Image(c.Image.Name),
 		CPUs: c.Instance.CPUs, MemoryMiB: c.Instance.Memory.MiB(), DiskGiB: c.Instance.Disk.GiB(), SSHPort: c.Instance.Port,
+		Cold: cold,
 	}
 	driver, err := f.Driver()
 	if err != nil {
@@ -56,7 +57,7 @@ func newSpec(ctx context.Context, f *factory.Factory, name string, progress *ui.
 		return spec, err
 	}
 	// A clone of a damaged image would fail in some strange way, much later.
-	return spec, image.Prove(ctx, f, img, progress)
+	return spec, image.Prove(ctx, f, img, false, progress)
 }
 
 // reshaped is an existing instance's shape with what the given flags say in its place.

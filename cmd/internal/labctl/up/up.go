@@ -28,6 +28,8 @@ type Options struct {
 	Format ui.Format
 	// Given are the flags that give the instance's shape: one of another shape will not do.
 	Given []string
+	// Cold boots a new instance even where the image has a frozen guest.
+	Cold bool
 }
 
 // New is the command up. run is what it does, for tests; nil means the real one.
@@ -42,8 +44,9 @@ func New(f *factory.Factory, run func(context.Context, Options) error) *cobra.Co
 		Long: `Make an instance, start it, wait until its platform is ready and put the labs into it.
 
 Without NAME the instance is called ` + defaultName + `. The golden image is built first where there is none: that takes most of
-an hour on a small machine, once. An instance that exists is started and checked; its disk and the work on it stay.
-The same command again goes on where an interrupted one stopped.`,
+an hour on a small machine, once. Beside it is a frozen guest, whose platform was ready when it was saved: an instance of the
+same shape is its clone and goes on from there, any other is booted. An instance that exists is started and checked; its disk
+and the work on it stay. The same command again goes on where an interrupted one stopped.`,
 		Example: `  labctl up
   labctl up alice --cpus 4 --memory 6GiB
   labctl up bob --port 2222 -o json`,
@@ -75,6 +78,7 @@ The same command again goes on where an interrupted one stopped.`,
 	factory.Setting(cmd, "image.name", "image", "NAME", "golden image")
 	factory.Setting(cmd, "image.source", "source", "NAME", "where a missing image's parts come from: auto, release or modules")
 	factory.Setting(cmd, "timeouts.boot", "timeout", "TIME", "longest wait for the instance to become ready")
+	cmd.Flags().BoolVar(&o.Cold, "cold", false, "boot a new instance instead of cloning the image's frozen guest")
 	ui.AddFormat(cmd, &o.Format)
 	return cmd
 }
@@ -112,7 +116,7 @@ func Run(ctx context.Context, f *factory.Factory, o Options) error {
 	b := &bringUp{f: f, driver: driver, name: o.Name, before: before, programs: programs, progress: progress}
 	// What an interrupted up left is broken, and finished by making it.
 	if before.Power == provision.Absent || before.Power == provision.Broken {
-		if b.spec, err = newSpec(ctx, f, o.Name, progress); err != nil {
+		if b.spec, err = newSpec(ctx, f, o.Name, o.Cold, progress); err != nil {
 			return err
 		}
 	} else {

@@ -43,6 +43,7 @@ func newBuilder(c config.Loaded, say func(string)) (factory.Builder, error) {
 	}
 	return &builder{say: say, asked: images.SourceName(c.Image.Source), release: release.New(release.Upstream, pins, http.DefaultClient), modules: modules.New(c.Image.ModulesDir, c.Image.AptMirror, pins, local), options: build.Options{
 		Home: c.Home(), Pins: pins,
+		Shape:    build.Shape{CPUs: c.Instance.CPUs, MemoryMiB: c.Instance.Memory.MiB(), DiskGiB: c.Instance.Disk.GiB()},
 		GuestDir: c.GuestDir, Mirror: c.Image.AptMirror, Runner: local,
 		NewDriver: func(home layout.Home) provision.Driver {
 			d, err := qemu.New(home, driver)
