@@ -213,6 +213,7 @@ func TestLearner(t *testing.T) {
 		require.Contains(t, res.stdout, "verify --lab ci", "the next commands are shown")
 		st := statusOf(t, name)
 		require.Equal(t, provision.Running, st.Power)
+		require.NotEmpty(t, st.Frozen, "it is a clone\n%s", res.stderr)
 		again := must(t, boot, "up", name)
 		require.Equal(t, st.PID, statusOf(t, name).PID, "a second up changes nothing:\n%s", again.stderr)
 	})
@@ -225,6 +226,7 @@ func TestLearner(t *testing.T) {
 		require.Equal(t, 7, cli(t, quick, "ssh", name, "--", "exit 7").code)
 		require.Equal(t, name+"\n", must(t, quick, "ssh", name, "--", "hostname").stdout)
 	})
+	t.Run("twin", func(t *testing.T) { twin(t, name) })
 	t.Run("isolation", func(t *testing.T) {
 		// QEMU would lead the guest's 10.0.2.2 to this.
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -270,6 +272,31 @@ func TestLearner(t *testing.T) {
 		require.Equal(t, provision.Absent, statusOf(t, name).Power)
 		must(t, quick, "doctor")
 	})
+}
+
+// twin makes a second clone of the same frozen guest: what must be a guest's own is its own.
+func twin(t *testing.T, name string) {
+	const other = "twin"
+	must(t, boot, "up", other)
+	require.Equal(t, statusOf(t, name).Frozen, statusOf(t, other).Frozen)
+	for what, script := range map[string]string{
+		"host key":     "cat /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2",
+		"machine-id":   "cat /etc/machine-id",
+		"hostname":     "hostname",
+		"login key":    "cut -d' ' -f2 /root/.ssh/authorized_keys",
+		"random bytes": "head -c 32 /dev/urandom | base64",
+		"random uuid":  "cat /proc/sys/kernel/random/uuid",
+	} {
+		a := must(t, quick, "ssh", name, "--", script).stdout
+		b := must(t, quick, "ssh", other, "--", script).stdout
+		require.NotEmpty(t, strings.TrimSpace(a), what)
+		require.NotEqual(t, a, b, "two clones have the same %s", what)
+	}
+	require.Contains(t, must(t, quick, "ssh", other, "--", "dmesg").stdout, "crng reseeded due to virtual machine fork")
+	must(t, quick, "ssh", other, "--", "echo mine > /root/mine")
+	require.NotZero(t, cli(t, quick, "ssh", name, "--", "cat /root/mine").code, "a clone's disk is its own")
+	must(t, quick, "down", other, "--yes")
+	must(t, quick, "image", "inspect", "--verify")
 }
 
 // fresh wants a guest in which no step of lab ci is done, and none is in error.
