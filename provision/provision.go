@@ -53,9 +53,11 @@ type Status struct {
 	Accelerator string `json:"accelerator,omitempty"`
 	PID         int    `json:"pid,omitempty"`
 	// Frozen is the name of the frozen guest that the instance is a clone of, empty where it was booted.
-	Frozen  string    `json:"frozen,omitempty"`
-	Started time.Time `json:"started,omitzero"`
-	Created time.Time `json:"created,omitzero"`
+	Frozen string `json:"frozen,omitempty"`
+	// Suspended says of a stopped instance that its memory was kept, so that Start resumes it.
+	Suspended bool      `json:"suspended,omitempty"`
+	Started   time.Time `json:"started,omitzero"`
+	Created   time.Time `json:"created,omitzero"`
 }
 
 // Endpoint is how to reach a running instance by SSH. Host is always a loopback address.
@@ -108,6 +110,14 @@ type Freezer interface {
 	FrozenKey(ctx context.Context, spec Spec) (string, error)
 	// Freeze saves a running instance that was made Freezable into the empty folder dir. The instance is gone afterwards.
 	Freeze(ctx context.Context, name string, dir layout.FrozenDir, progress func(stage string)) error
+}
+
+// Suspender is a Driver that can stop a guest and keep its memory, so that Start lets it go on where it was.
+type Suspender interface {
+	Driver
+	// Suspend is Stop that keeps the memory. What is off, or was not ready yet, is stopped as Stop does it. It returns *ResourceError, and
+	// leaves the guest running, where the host's disk has no room for the memory.
+	Suspend(ctx context.Context, name string, progress func(stage string)) error
 }
 
 // Info describes a driver.

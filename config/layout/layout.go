@@ -180,6 +180,9 @@ func (d InstanceDir) Transfer() string { return d.join("move.sock") }
 // Memory is the memory of a guest that is going to be frozen.
 func (d InstanceDir) Memory() string { return d.join("memory.raw") }
 
+// Suspended is a stopped guest's memory and device state, from which it goes on.
+func (d InstanceDir) Suspended() string { return d.join("suspended.bin") }
+
 // Agent is the socket of the guest's personalisation channel.
 func (d InstanceDir) Agent() string { return d.join("agent.sock") }
 

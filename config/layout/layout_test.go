@@ -53,7 +53,7 @@ func TestPathsAreDistinct(t *testing.T) {
 		string(image), image.Metadata(), image.Disk(), image.Kernel(), image.Initrd(), image.Probe(),
 		image.Proven(), image.FrozenGuests(), string(frozen), frozen.Metadata(), frozen.Memory(), frozen.Devices(), frozen.Disk(),
 		string(instance), instance.Record(), instance.Disk(), instance.Console(), instance.QEMULog(), instance.QMP(),
-		instance.Agent(), instance.Transfer(), instance.Memory(), instance.UserKey(), instance.HostKey(), instance.KnownHosts(),
+		instance.Agent(), instance.Transfer(), instance.Memory(), instance.Suspended(), instance.UserKey(), instance.HostKey(), instance.KnownHosts(),
 		home.Removed("ada", "1"), home.Removed("ada", "2"),
 	}
 	seen := map[string]bool{}

@@ -55,7 +55,7 @@ func (d *Driver) Create(ctx context.Context, spec provision.Spec) error {
 	if err := d.store.Save(rec); err != nil {
 		return err
 	}
-	return d.tidy(spec.Name)
+	return d.tidy(rec)
 }
 
 // unused says whether a folder without a usable record holds nothing that could be missed: no disk.
@@ -170,8 +170,8 @@ func isTemporary(name string) bool {
 }
 
 // tidy removes what an interrupted change left in the instance's folder. The caller holds the lock.
-func (d *Driver) tidy(name string) error {
-	dir := string(d.home.Instance(name))
+func (d *Driver) tidy(rec state.Record) error {
+	dir := string(d.home.Instance(rec.Spec.Name))
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("tidy the instance's folder: %w", err)
@@ -182,6 +182,9 @@ func (d *Driver) tidy(name string) error {
 				return fmt.Errorf("tidy the instance's folder: %w", err)
 			}
 		}
+	}
+	if rec.Suspended == nil {
+		return removeFile(d.home.Instance(rec.Spec.Name).Suspended())
 	}
 	return nil
 }

@@ -90,6 +90,7 @@ type machine struct {
 	// state is what the monitor says of the machine, and woken is closed when its guest runs.
 	state string
 	woken chan struct{}
+	wake  sync.Once
 	// migration is how the saving or loading of the devices went.
 	migration string
 }
@@ -108,7 +109,7 @@ func fakeQEMU(args []string) int {
 	if len(m.option("-incoming")) == 1 {
 		m.state = inMigrate
 	} else {
-		close(m.woken)
+		m.wake.Do(func() { close(m.woken) })
 	}
 	if err := m.boot(); err != nil {
 		fmt.Fprintf(os.Stderr, "qemu-system-x86_64: %v\n", err)
@@ -233,6 +234,10 @@ func (m *machine) monitor(listener net.Listener) {
 			case "stop":
 				m.state = "paused"
 			case "migrate":
+				if does("save-fails") {
+					m.migration = "failed"
+					break
+				}
 				m.migrated(m.saveDevices(socket))
 			case "migrate-incoming":
 				incoming, err := net.Listen("unix", socket)
@@ -247,7 +252,7 @@ func (m *machine) monitor(listener net.Listener) {
 				m.mu.Unlock()
 			case "cont":
 				m.state = "running"
-				close(m.woken)
+				m.wake.Do(func() { close(m.woken) })
 			case "quit":
 				if !does("no-quit") {
 					m.off <- 0

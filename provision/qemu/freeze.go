@@ -28,7 +28,12 @@ const thawTime = 2 * time.Minute
 const inMigrate = "inmigrate"
 
 // ignoreShared leaves the guest's memory where it is, in a file; the stream then holds the devices only. Both sides must agree.
-var ignoreShared = map[string]any{"capabilities": []map[string]any{{"capability": "x-ignore-shared", "state": true}}}
+// A suspended guest's memory is its own and goes into the stream; that is said too, because a clone's QEMU remembers how it was resumed.
+var ignoreShared, withMemory = streamOf(true), streamOf(false)
+
+func streamOf(devicesOnly bool) map[string]any {
+	return map[string]any{"capabilities": []map[string]any{{"capability": "x-ignore-shared", "state": devicesOnly}}}
+}
 
 // Freeze implements provision.Freezer.
 func (d *Driver) Freeze(ctx context.Context, name string, dir layout.FrozenDir, progress func(string)) (err error) {
@@ -58,7 +63,7 @@ func (d *Driver) Freeze(ctx context.Context, name string, dir layout.FrozenDir, 
 	ctx, cancel := context.WithTimeoutCause(ctx, freezeTime, fmt.Errorf("not frozen within %s", freezeTime))
 	defer cancel()
 	progress("save the devices")
-	if err := d.saveDevices(ctx, name, dir); err != nil {
+	if err := d.save(ctx, name, dir.Devices(), ignoreShared); err != nil {
 		return fmt.Errorf("freeze instance %q: %w", name, err)
 	}
 	if err := d.end(name, p); err != nil {
@@ -78,15 +83,15 @@ func (d *Driver) Freeze(ctx context.Context, name string, dir layout.FrozenDir, 
 	return d.discard(name)
 }
 
-// saveDevices stops the guest and writes its devices' state to dir. The stream goes through a socket of ours, because QEMU's
-// sandbox lets it start no program and older ones cannot write to a file.
-func (d *Driver) saveDevices(ctx context.Context, name string, dir layout.FrozenDir) error {
+// save stops the guest and writes its state into a new file: its devices, and its memory unless the capabilities leave it out. The
+// stream goes through a socket of ours, because QEMU's sandbox lets it start no program and older ones cannot write to a file.
+func (d *Driver) save(ctx context.Context, name, into string, capabilities map[string]any) error {
 	monitor, err := qmp.Dial(ctx, d.home.Instance(name).QMP())
 	if err != nil {
 		return err
 	}
 	defer monitor.Close()
-	if err := monitor.Execute(ctx, "migrate-set-capabilities", ignoreShared, nil); err != nil {
+	if err := prepare(ctx, monitor, capabilities); err != nil {
 		return err
 	}
 	// Stopped first: a running guest's memory would go on changing in its file.
@@ -100,7 +105,7 @@ func (d *Driver) saveDevices(ctx context.Context, name string, dir layout.Frozen
 	}
 	defer listener.Close() // which also removes the socket
 	written := make(chan error, 1)
-	go func() { written <- receive(listener, dir.Devices()) }()
+	go func() { written <- receive(listener, into) }()
 	if err := monitor.Execute(ctx, "migrate", map[string]string{"uri": "unix:" + path}, nil); err != nil {
 		return err
 	}
@@ -132,6 +137,8 @@ func receive(listener net.Listener, path string) error {
 
 // migrated waits until QEMU has written or read a stream.
 func migrated(ctx context.Context, monitor *qmp.Client) error {
+	ctx, give := context.WithCancelCause(ctx)
+	defer give(nil)
 	_, err := check.Wait{Timeout: freezeTime, First: 2 * time.Millisecond, Most: 100 * time.Millisecond}.For(ctx, check.Check{ID: "migrate", Title: "the device state",
 		Ask: func(ctx context.Context) (check.Outcome, error) {
 			var info struct {
@@ -145,15 +152,27 @@ func migrated(ctx context.Context, monitor *qmp.Client) error {
 			case "completed":
 				return check.Pass(info.Status), nil
 			case "failed", "cancelled":
-				return check.Fail("completed", info.Status+" "+info.Error, ""), nil
+				give(fmt.Errorf("QEMU says %s %s", info.Status, info.Error))
+				return check.Outcome{}, context.Cause(ctx)
 			}
 			return check.NotYet("completed", info.Status, ""), nil
 		}})
 	return err
 }
 
-// thaw loads a frozen guest's device state into a machine that waits for it, and lets the guest go on.
-func (d *Driver) thaw(ctx context.Context, rec state.Record) error {
+// unbounded lifts the limit of 128 MiB/s that QEMU keeps for networks.
+var unbounded = map[string]any{"max-bandwidth": int64(1) << 40}
+
+// prepare makes both sides of a stream agree.
+func prepare(ctx context.Context, monitor *qmp.Client, capabilities map[string]any) error {
+	if err := monitor.Execute(ctx, "migrate-set-capabilities", capabilities, nil); err != nil {
+		return err
+	}
+	return monitor.Execute(ctx, "migrate-set-parameters", unbounded, nil)
+}
+
+// thaw loads the state of a frozen or suspended guest into a machine that waits for it, and lets the guest go on.
+func (d *Driver) thaw(ctx context.Context, rec *state.Record) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, thawTime, fmt.Errorf("not resumed within %s", thawTime))
 	defer cancel()
 	dir := d.home.Instance(rec.Spec.Name)
@@ -162,13 +181,17 @@ func (d *Driver) thaw(ctx context.Context, rec state.Record) error {
 		return err
 	}
 	defer monitor.Close()
-	if err := monitor.Execute(ctx, "migrate-set-capabilities", ignoreShared, nil); err != nil {
+	from, capabilities := dir.Suspended(), withMemory
+	if rec.Suspended == nil {
+		from, capabilities = rec.Spec.Image.Frozen(rec.Frozen).Devices(), ignoreShared
+	}
+	if err := prepare(ctx, monitor, capabilities); err != nil {
 		return err
 	}
 	if err := monitor.Execute(ctx, "migrate-incoming", map[string]string{"uri": "unix:" + dir.Transfer()}, nil); err != nil {
 		return err
 	}
-	err = send(ctx, rec.Spec.Image.Frozen(rec.Frozen).Devices(), dir.Transfer())
+	err = send(ctx, from, dir.Transfer())
 	if removeErr := os.Remove(dir.Transfer()); err == nil && !errors.Is(removeErr, os.ErrNotExist) {
 		err = removeErr
 	}
@@ -179,6 +202,10 @@ func (d *Driver) thaw(ctx context.Context, rec state.Record) error {
 		return err
 	}
 	d.hook("start:loaded")
+	// Before the guest writes its next byte: from then on the kept memory does not belong to the disk any more.
+	if err := d.forgetSuspended(rec); err != nil {
+		return err
+	}
 	return monitor.Execute(ctx, "cont", nil, nil)
 }
 

@@ -109,7 +109,10 @@ func processor(path string) ([]string, error) {
 // whose clone the instance then is, and otherwise on the image. It says which and why. What is on another's disk stays.
 func (d *Driver) stand(ctx context.Context, rec *state.Record, machine, accelerator string) (string, error) {
 	if !rec.Fresh {
-		return "boot", d.checkFrozenDisk(*rec)
+		if err := d.checkFrozenDisk(*rec); err != nil || rec.Suspended == nil {
+			return "boot", err
+		}
+		return d.resumable(rec, machine, accelerator)
 	}
 	name, why, err := d.choose(rec.Spec, machine, accelerator)
 	if err != nil {
@@ -197,6 +200,9 @@ func (d *Driver) checkFrozenDisk(rec state.Record) error {
 func (d *Driver) memory(ctx context.Context, rec state.Record) (memory argv.Memory, frozenDisk string, err error) {
 	if rec.Spec.Freezable {
 		memory = argv.Memory{File: d.home.Instance(rec.Spec.Name).Memory(), Shared: true}
+	}
+	if rec.Suspended != nil {
+		memory.Incoming = true // all of it comes with the stream
 	}
 	if rec.Frozen == "" {
 		return memory, "", nil

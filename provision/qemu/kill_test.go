@@ -23,7 +23,6 @@ const actEnv = "LABCTL_TEST_ACT"
 
 type order struct {
 	Do, At  string
-	Into    string
 	Home    layout.Home
 	Options struct{ Binary, ImgBinary string }
 	Spec    provision.Spec
@@ -51,8 +50,8 @@ func act() int {
 		err = d.Create(ctx, o.Spec)
 	case "start":
 		_, err = d.Start(ctx, o.Spec.Name, nil)
-	case "freeze":
-		err = d.Freeze(ctx, o.Spec.Name, layout.FrozenDir(o.Into), func(string) {})
+	case "suspend":
+		err = d.Suspend(ctx, o.Spec.Name, func(string) {})
 	case "delete":
 		err = d.Delete(ctx, o.Spec.Name)
 	}

@@ -120,6 +120,9 @@ func (d *Driver) strayFiles(e state.Entry) []provision.Leftover {
 			}
 		}
 	}
+	if _, err := os.Lstat(dir.Suspended()); err == nil && e.Err == nil && e.Record.Suspended == nil {
+		left = append(left, provision.Leftover{Kind: kindFile, Path: dir.Suspended(), Why: "memory of a guest that has gone on since"})
+	}
 	entries, err := os.ReadDir(string(dir))
 	if err != nil {
 		return left

@@ -137,9 +137,9 @@ func (d *Driver) status(e state.Entry) provision.Status {
 		s.Reason = "making it was interrupted; " + incomplete.Hint()
 		return s
 	}
-	s.Power = provision.Stopped
+	s.Power, s.Suspended = provision.Stopped, e.Record.Suspended != nil
 	if p, ok := d.process(e.Name, e.Record.Run); ok {
-		s.Power, s.PID = provision.Running, p.PID
+		s.Power, s.Suspended, s.PID = provision.Running, false, p.PID
 		if run := e.Record.Run; run != nil {
 			s.Accelerator, s.Started = run.Accelerator, run.Started
 			if !run.Ready {

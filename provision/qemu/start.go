@@ -36,11 +36,17 @@ func (d *Driver) Start(ctx context.Context, name string, progress func(stage str
 	if err != nil {
 		return none, err
 	}
-	if err := d.tidy(name); err != nil {
+	if err := d.tidy(rec); err != nil {
 		return none, err
 	}
 	p, running := d.process(name, rec.Run)
-	if running && rec.Run != nil && rec.Run.Ready {
+	if running && rec.Run != nil && rec.Run.Ready && rec.Suspended == nil {
+		// A suspend that was cut short may have left the guest standing still. A monitor that is silent is no reason to fail.
+		quick, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := d.wake(quick, name); err != nil {
+			d.opts.Log(fmt.Sprintf("QEMU's monitor of %q does not answer: %v", name, err))
+		}
 		return d.endpoint(rec)
 	}
 	if running {
@@ -55,12 +61,12 @@ func (d *Driver) Start(ctx context.Context, name string, progress func(stage str
 		}
 	}
 	stage, err := d.bringUp(ctx, &rec, p, progress)
-	if err != nil && rec.Fresh && rec.Frozen != "" && ctx.Err() == nil {
-		d.opts.Log(fmt.Sprintf("the frozen guest could not be resumed (%s: %v); %q is booted instead", stage, err, name))
-		if err := d.end(name, p); err != nil {
+	if clone := rec.Fresh && rec.Frozen != ""; err != nil && (clone || rec.Suspended != nil) && ctx.Err() == nil {
+		d.opts.Log(fmt.Sprintf("%q could not be resumed (%s: %v); it is booted instead", name, stage, err))
+		if err := errors.Join(d.end(name, p), d.forgetSuspended(&rec)); err != nil {
 			return none, d.undo(ctx, rec, p, stage, err)
 		}
-		rec.Spec.Cold, rec.Run = true, nil
+		rec.Spec.Cold, rec.Run = rec.Spec.Cold || clone, nil
 		if p, err = d.launch(ctx, &rec, progress); err != nil {
 			return none, d.undo(ctx, rec, p, "power on", err)
 		}
@@ -75,8 +81,8 @@ func (d *Driver) Start(ctx context.Context, name string, progress func(stage str
 // adopt takes over the machine of a start that was interrupted, where it can still be talked to; otherwise it ends it and
 // says that nothing runs.
 func (d *Driver) adopt(ctx context.Context, rec *state.Record, p host.Process, progress func(string)) (host.Process, bool, error) {
-	if rec.Run != nil {
-		status, err := d.machineStatus(ctx, rec.Spec.Name, p, 10*time.Second)
+	if rec.Run != nil && rec.Suspended == nil {
+		status, err := d.machineStatus(ctx, rec.Spec.Name, 10*time.Second)
 		if err == nil && status == "running" {
 			progress("go on with the machine of a start that was interrupted")
 			return p, true, d.record(rec, p)
@@ -106,14 +112,17 @@ func (d *Driver) bringUp(ctx context.Context, rec *state.Record, p host.Process,
 	}()
 	deadline := time.Now().Add(limits.boot)
 	stage = "QEMU's monitor"
-	status, err := d.machineStatus(ctx, rec.Spec.Name, p, min(limits.boot, 30*time.Second))
+	status, err := d.machineStatus(ctx, rec.Spec.Name, min(limits.boot, 30*time.Second))
 	if err != nil {
 		return stage, err
 	}
 	if stage = "the guest boots"; status == inMigrate {
 		stage = "the guest resumes"
-		deadline = time.Now().Add(min(limits.boot, thawTime))
-		if err := d.thaw(ctx, *rec); err != nil {
+		if rec.Fresh {
+			// A clone that does not answer soon is not worth waiting for: it can be booted.
+			deadline = time.Now().Add(min(limits.boot, thawTime))
+		}
+		if err := d.thaw(ctx, rec); err != nil {
 			return stage, err
 		}
 	}
@@ -174,7 +183,7 @@ func (d *Driver) reach(ctx context.Context, rec state.Record, timeout, attempt t
 }
 
 // machineStatus asks QEMU how the machine is, such as "running" or "internal-error", and waits for its monitor to be there.
-func (d *Driver) machineStatus(ctx context.Context, name string, p host.Process, timeout time.Duration) (string, error) {
+func (d *Driver) machineStatus(ctx context.Context, name string, timeout time.Duration) (string, error) {
 	var status struct{ Status string }
 	_, err := check.Wait{Timeout: timeout, First: 20 * time.Millisecond, Most: time.Second}.For(ctx, check.Check{ID: "qmp", Title: "QEMU's monitor",
 		Ask: func(ctx context.Context) (check.Outcome, error) {

@@ -28,19 +28,40 @@ func (d *Driver) Stop(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.tidy(name); err != nil {
+	if err := d.tidy(rec); err != nil {
 		return err
 	}
-	if p, running := d.process(name, rec.Run); running {
+	return d.powerOff(ctx, rec)
+}
+
+// powerOff powers the machine down where there is one. The caller holds the lock.
+func (d *Driver) powerOff(ctx context.Context, rec state.Record) error {
+	name := rec.Spec.Name
+	p, running := d.process(name, rec.Run)
+	switch {
+	case running && rec.Suspended != nil:
+		// It stands still since its memory was saved, and has nothing more to say.
+		if err := d.end(name, p); err != nil {
+			return err
+		}
+	case running:
 		if err := d.powerDown(ctx, rec, p); err != nil {
 			return err
 		}
+	}
+	return d.settle(rec, running)
+}
+
+// settle brings disk, sockets and record in order after a machine has ended.
+func (d *Driver) settle(rec state.Record, ran bool) error {
+	dir := d.home.Instance(rec.Spec.Name)
+	if ran {
 		// The machine writes without waiting for the host's disk (see package argv), so that the wait is due now.
-		if err := syncFile(d.home.Instance(name).Disk()); err != nil {
+		if err := syncFile(dir.Disk()); err != nil {
 			return err
 		}
 	}
-	if err := d.clear(d.home.Instance(name)); err != nil {
+	if err := d.clear(dir); err != nil {
 		return err
 	}
 	if rec.Run == nil {

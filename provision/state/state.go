@@ -37,8 +37,18 @@ type Record struct {
 	Frozen string `json:"frozen,omitempty"`
 	// Fresh says that the guest was never handed out: its disk is nobody's work and is made anew at each try to start it.
 	Fresh bool `json:"fresh,omitempty"`
+	// Suspended is set while the instance's memory is kept in a file. It is taken back before the guest goes on: memory and disk must be
+	// of the same moment.
+	Suspended *Suspended `json:"suspended,omitempty"`
 	// Run is the machine that runs, or is about to; nil when the instance is off.
 	Run *Run `json:"run,omitempty"`
+}
+
+// Suspended describes the kept memory of a stopped instance.
+type Suspended struct {
+	// Key digests the hardware that it can go on with; see provision.Freezer.
+	Key string    `json:"key"`
+	At  time.Time `json:"at"`
 }
 
 // Run is one run of an instance's machine. It is saved before the machine is started, so that no machine goes unrecorded.

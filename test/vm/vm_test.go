@@ -227,6 +227,20 @@ func TestLearner(t *testing.T) {
 		require.Equal(t, name+"\n", must(t, quick, "ssh", name, "--", "hostname").stdout)
 	})
 	t.Run("twin", func(t *testing.T) { twin(t, name) })
+	t.Run("stop and start", func(t *testing.T) {
+		const bootID, sleeper = "cat /proc/sys/kernel/random/boot_id", "pgrep -f 'sleep 86399'"
+		must(t, quick, "ssh", name, "--", "nohup sleep 86399 >/dev/null 2>&1 & echo kept > /dev/shm/memory")
+		before, process := must(t, quick, "ssh", name, "--", bootID).stdout, must(t, quick, "ssh", name, "--", sleeper).stdout
+		must(t, quick, "stop", name)
+		st := statusOf(t, name)
+		require.Equal(t, provision.Stopped, st.Power)
+		require.True(t, st.Suspended)
+		must(t, quick, "doctor")
+		must(t, quick, "start", name)
+		require.Equal(t, before, must(t, quick, "ssh", name, "--", bootID).stdout, "it was not booted")
+		require.Equal(t, process, must(t, quick, "ssh", name, "--", sleeper).stdout)
+		require.Equal(t, "kept\n", must(t, quick, "ssh", name, "--", "cat /dev/shm/memory").stdout)
+	})
 	t.Run("isolation", func(t *testing.T) {
 		// QEMU would lead the guest's 10.0.2.2 to this.
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -51,20 +51,28 @@ type powerDocument struct {
 
 // NewStop is the command stop.
 func NewStop(f *factory.Factory) *cobra.Command {
+	var cold bool
 	var format ui.Format
 	cmd := oneInstance(f, &cobra.Command{
-		Use:     "stop [NAME]",
-		Short:   "Power an instance off, keeping its work",
-		Long:    "Power an instance off. Its guest is asked first, and ended where it does not answer. The disk and the work on it stay.",
-		Example: "  labctl stop\n  labctl stop alice",
+		Use:   "stop [NAME]",
+		Short: "Stop an instance, keeping its work and where it was",
+		Long: `Stop an instance. Its memory is kept in a file, so that start lets it go on where it was, with every program that ran.
+
+With --cold it is powered off instead: its guest is asked first, and ended where it does not answer. Either way the disk and the
+work on it stay.`,
+		Example: "  labctl stop\n  labctl stop alice --cold",
 	}, func(ctx context.Context, st provision.Status) error {
 		if st.Power == provision.Broken {
 			return &provision.BrokenError{Name: st.Name, Reason: st.Reason}
 		}
-		return changePower(ctx, f, st, "stop", "stopped", format, func(ctx context.Context, driver provision.Driver, _ func(string)) error {
+		return changePower(ctx, f, st, "stop", "stopped", format, func(ctx context.Context, driver provision.Driver, progress func(string)) error {
+			if s, ok := driver.(provision.Suspender); ok && !cold {
+				return s.Suspend(ctx, st.Name, progress)
+			}
 			return driver.Stop(ctx, st.Name)
 		})
 	})
+	cmd.Flags().BoolVar(&cold, "cold", false, "power off instead of keeping the memory")
 	ui.AddFormat(cmd, &format)
 	return cmd
 }
@@ -188,6 +196,9 @@ func changePower(ctx context.Context, f *factory.Factory, st provision.Status, v
 	if after.Power == provision.Running {
 		f.UI().Print("%s is %s: %s", st.Name, result, factory.Shape(after))
 		return nil
+	}
+	if after.Suspended {
+		result += "; `labctl start` goes on where it was"
 	}
 	f.UI().Print("%s is %s", st.Name, result)
 	return nil

@@ -89,6 +89,10 @@ func row(u *ui.UI, st provision.Status) []ui.Cell {
 		if st.Accelerator == "tcg" && note == "" {
 			note = "emulated"
 		}
+	case provision.Stopped:
+		if st.Suspended && note == "" {
+			note = "memory kept"
+		}
 	case provision.Broken:
 		paint = u.Result.Bad
 	}

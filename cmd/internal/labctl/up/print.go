@@ -25,7 +25,7 @@ func printUp(u *ui.UI, st provision.Status, b *bringUp) {
 	for _, p := range b.programs {
 		next.Row(self+" verify --lab "+p.Lab+" -i "+st.Name, "check the work")
 	}
-	next.Row(self+" stop "+st.Name, "power off, keeping the work")
+	next.Row(self+" stop "+st.Name, "stop, keeping the work")
 	next.Row(self+" down "+st.Name, "remove it with all work")
 	next.Write(u.Out)
 }
