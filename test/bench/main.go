@@ -79,12 +79,16 @@ func run(ctx context.Context, labctl, out string) (err error) {
 		{"solve 8 steps", []string{"solve", "--lab", "ci", "-i", name}},
 		{"verify 8 steps, solved", []string{"verify", "--lab", "ci", "-i", name}},
 		{"reset lab", []string{"reset", "--lab", "ci", "-i", name, "--yes"}},
-		{"stop", []string{"stop", name}},
-		{"start", []string{"start", name}},
+		{"stop, keeping the memory", []string{"stop", name}},
+		{"start, going on", []string{"start", name}},
+		{"down", []string{"down", name, "--yes"}},
 	} {
 		if err := b.timed(ctx, step.figure, step.args...); err != nil {
 			return err
 		}
+	}
+	if err := b.clone(ctx); err != nil {
+		return err
 	}
 	return b.write(out)
 }
@@ -137,29 +141,67 @@ func (b *bench) image(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) coldBoot(ctx context.Context) error {
+// upTimes is how long one up took.
+type upTimes struct {
+	started              time.Time
+	frozen               string
+	ssh, platform, whole float64
+}
+
+func (b *bench) up(ctx context.Context, flags ...string) (upTimes, error) {
 	begin := time.Now()
-	out, err := b.run(ctx, "up", name, "-o", "json")
+	out, err := b.run(ctx, append([]string{"up", name, "-o", "json"}, flags...)...)
 	if err != nil {
-		return err
+		return upTimes{}, err
 	}
 	var up struct {
-		Instance struct{ Started time.Time }
-		Timings  []struct {
+		Instance struct {
+			Started time.Time
+			Frozen  string
+		}
+		Timings []struct {
 			Stage   string
 			Seconds float64
 		}
 	}
 	if err := json.Unmarshal(out, &up); err != nil {
-		return err
+		return upTimes{}, err
 	}
 	seconds := map[string]float64{}
 	for _, t := range up.Timings {
 		seconds[t.Stage] = t.Seconds
 	}
-	ssh, platform := seconds["start "+name], seconds["start "+name]+seconds["platform ready"]
-	if platform == 0 {
-		return fmt.Errorf("up tells no times: %s", out)
+	t := upTimes{
+		started: up.Instance.Started, frozen: up.Instance.Frozen,
+		ssh: seconds["start "+name], platform: seconds["start "+name] + seconds["platform ready"], whole: time.Since(begin).Seconds(),
+	}
+	if t.platform == 0 {
+		return t, fmt.Errorf("up tells no times: %s", out)
+	}
+	return t, nil
+}
+
+// clone measures an instance that need not boot.
+func (b *bench) clone(ctx context.Context) error {
+	t, err := b.up(ctx)
+	if err != nil {
+		return err
+	}
+	if t.frozen == "" {
+		return errors.New("the instance was booted, not cloned")
+	}
+	b.add("clone to SSH", t.ssh, b.base())
+	b.add("clone to platform ready", t.platform, b.base())
+	b.add("up of a clone, all of it", t.whole, b.base())
+	// Whatever ran, the frozen guest is what it was.
+	_, err = b.run(ctx, "image", "inspect", "--verify")
+	return err
+}
+
+func (b *bench) coldBoot(ctx context.Context) error {
+	t, err := b.up(ctx, "--cold")
+	if err != nil {
+		return err
 	}
 	// The image's node was Ready already, so it is the first report of this boot that counts.
 	ready, err := b.run(ctx, "ssh", name, "--", "kubectl", "get", "node", "lab", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].lastHeartbeatTime}`)
@@ -170,7 +212,7 @@ func (b *bench) coldBoot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if at.Before(up.Instance.Started) {
+	if at.Before(t.started) {
 		return fmt.Errorf("the node has not reported since the start: last at %s", at)
 	}
 	used, err := b.run(ctx, "ssh", name, "--", "free -m | awk '/^Mem:/{print $3}'")
@@ -180,10 +222,10 @@ func (b *bench) coldBoot(ctx context.Context) error {
 	if _, err := fmt.Sscan(string(used), &b.doc.GuestMemoryMiB); err != nil {
 		return err
 	}
-	b.add("power-on to SSH", ssh, platform)
-	b.add("power-on to node Ready", at.Sub(up.Instance.Started).Seconds(), platform)
-	b.add("power-on to platform ready (cold boot)", platform, platform)
-	b.add("up, all of it", time.Since(begin).Seconds(), platform)
+	b.add("power-on to SSH", t.ssh, t.platform)
+	b.add("power-on to node Ready", at.Sub(t.started).Seconds(), t.platform)
+	b.add("power-on to platform ready (cold boot)", t.platform, t.platform)
+	b.add("up of a cold boot, all of it", t.whole, t.platform)
 	return nil
 }
 
