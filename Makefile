@@ -8,7 +8,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -o bin/
 LDFLAGS := -s -w -X $(MODULE)/cmd/internal/cli.Version=$(VERSION)
 # What goes into the image does not change with labctl's version, or every commit would make the image anew.
 IMAGE_LDFLAGS := -s -w -buildid=
-LABS := ci
+LABS := ci rev
 NAME ?= learner
 
 .PHONY: up test bench setup build unit vm proof clean help

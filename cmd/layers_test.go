@@ -82,12 +82,26 @@ var table = map[string]row{
 	"bootstrap/plan": {rank: 40, guest: true},
 	"images/build":   {rank: 41},
 	"labs/catalog/*": {rank: 40, guest: true},
-	// What the lab's steps share: words, then the places and what is found there, then the reference solution.
-	"labs/catalog/ci/text":     {rank: 35, guest: true},
-	"labs/catalog/ci/ground":   {rank: 36, guest: true},
-	"labs/catalog/ci/solution": {rank: 37, guest: true},
+	// What all labs share: words, the places in a guest and what is found there, verdicts on it, reference solutions, and the form of proofs.
+	"labs/text":   {rank: 30, guest: true},
+	"labs/ground": {rank: 31, guest: true},
+	"labs/judge":  {rank: 32, guest: true},
+	"labs/prompt": {rank: 32, guest: true},
+	"labs/proof":  {rank: 30, guest: true},
+	// What a lab's steps share: words, then the places and what is found there, then the reference solution.
+	"labs/catalog/ci/text":      {rank: 35, guest: true},
+	"labs/catalog/ci/ground":    {rank: 36, guest: true},
+	"labs/catalog/ci/solution":  {rank: 37, guest: true},
+	"labs/catalog/rev/text":     {rank: 35, guest: true},
+	"labs/catalog/rev/ground":   {rank: 36, guest: true},
+	"labs/catalog/rev/solution": {rank: 37, guest: true},
 	// The author's proof of a lab is data: the host's tests ship it into a guest.
-	"labs/catalog/ci/proof": {rank: 30, guest: true},
+	"labs/catalog/ci/proof":  {rank: 35, guest: true},
+	"labs/catalog/rev/proof": {rank: 35, guest: true},
+	// The stand-in for a guest, for the labs' tests.
+	"labs/labtest/resource": {rank: 38},
+	"labs/labtest":          {rank: 39},
+	"labs/labtest/tools":    {rank: 39},
 
 	"cmd/internal/cli":            {rank: 50, guest: true},
 	"cmd/internal/ui":             {rank: 51, guest: true},
@@ -108,6 +122,7 @@ var table = map[string]row{
 	"cmd/labctl-agent":            {rank: 59, guest: true},
 	"cmd/labctl-probe":            {rank: 59, guest: true},
 	"cmd/lab-ci":                  {rank: 59, guest: true},
+	"cmd/lab-rev":                 {rank: 59, guest: true},
 
 	"test/*": {rank: 60}, // programs that measure and try the others
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
 	"github.com/cgoa-labs/labctl/labs/check"
 )
 
@@ -43,11 +44,11 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("LABCTL_GUEST_DIR", filepath.Join(env.WorkDir, "bin"))
 			env.Setenv("LANG", "C")
-			program := filepath.Join(env.WorkDir, "bin", "lab-ci")
-			if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+			dir := filepath.Join(env.WorkDir, "bin")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			return os.WriteFile(program, []byte(labProgram), 0o755)
+			return placeLabs(dir)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":      scriptCode,
@@ -57,14 +58,25 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// labProgram stands for lab-ci: it answers with the file ANSWER, or with all steps failed, and with ANSWER_CODE.
+// placeLabs puts every lab's program into a folder.
+func placeLabs(dir string) error {
+	for _, lab := range labrun.All() {
+		if err := os.WriteFile(filepath.Join(dir, "lab-"+lab.ID), []byte(labProgram), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labProgram stands for the labs' programs: it answers with the file ANSWER, or with all steps failed, and with ANSWER_CODE.
 const labProgram = `#!/bin/sh
-echo "$*" >> "$WORK/lab-calls"
+lab=${0##*/lab-} lab=${lab%%-*}
+echo "$lab $*" >> "$WORK/lab-calls"
 [ -z "$LAB_SAYS" ] || echo "$LAB_SAYS" >&2
 case "$ANSWER" in */slow) sleep 60;; esac
 if [ -n "$ANSWER" ]; then cat "$ANSWER"; exit ${ANSWER_CODE:-0}; fi
 cat <<END
-{"schema":"labctl.dev/lab/v1","lab":"ci","action":"$1","state":"failed","millis":1500,"steps":[
+{"schema":"labctl.dev/lab/v1","lab":"$lab","action":"$1","state":"failed","millis":1500,"steps":[
 {"step":1,"title":"Build a delivery pipeline","state":"failed","millis":900,"checks":[
  {"id":"bare","title":"the bare repository","state":"failed","wanted":"/srv/bare/shop.git","got":"nothing there","hint":"where does gitd look?","millis":900}]},
 {"step":2,"title":"Break it on purpose","state":"skipped","millis":0}]}

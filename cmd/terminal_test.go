@@ -33,7 +33,7 @@ func newTerminal(t *testing.T) *terminal {
 	t.Setenv("FAKE", "")
 	t.Setenv("ANSWER", "")
 	t.Setenv("LAB_SAYS", "")
-	require.NoError(t, os.WriteFile(filepath.Join(home, "lab-ci"), []byte(labProgram), 0o755))
+	require.NoError(t, placeLabs(home))
 	return &terminal{t, home}
 }
 

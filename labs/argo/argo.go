@@ -29,12 +29,15 @@ type Client struct {
 	Namespace, GitNamespace, GitDaemon string
 }
 
+// Application is Argo CD's own type, for those who pass one on.
+type Application = v1alpha1.Application
+
 func (c Client) path(name string) string {
 	return "/apis/argoproj.io/v1alpha1/namespaces/" + url.PathEscape(c.Namespace) + "/applications/" + url.PathEscape(name)
 }
 
 // Application is an Application, nil where there is none.
-func (c Client) Application(ctx context.Context, name string) (*v1alpha1.Application, error) {
+func (c Client) Application(ctx context.Context, name string) (*Application, error) {
 	data, ok, err := c.API.Get(ctx, c.path(name))
 	if err != nil || !ok {
 		return nil, err
@@ -109,13 +112,26 @@ func (c Client) Platform(ctx context.Context) error {
 	return nil
 }
 
-// Parse finds the Application called name among the YAML documents of a file, whatever their layout; nil where there is none.
+// Parse finds the Application called name among the manifests of a file, whatever their layout, also in a List; nil where there is none.
 func Parse(documents [][]byte, name string) (*v1alpha1.Application, error) {
 	for _, document := range documents {
+		var list struct {
+			Kind  string
+			Items []json.RawMessage
+		}
+		if yaml.Unmarshal(document, &list) == nil && strings.HasSuffix(list.Kind, "List") {
+			items := make([][]byte, len(list.Items))
+			for i, item := range list.Items {
+				items[i] = item
+			}
+			if app, err := Parse(items, name); app != nil || err != nil {
+				return app, err
+			}
+			continue
+		}
 		var app v1alpha1.Application
 		if err := yaml.Unmarshal(document, &app); err != nil {
-			var kind struct{ Kind string }
-			if yaml.Unmarshal(document, &kind) == nil && kind.Kind != "" && kind.Kind != "Application" {
+			if list.Kind != "" && list.Kind != "Application" {
 				continue
 			}
 			return nil, err

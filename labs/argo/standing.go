@@ -147,6 +147,23 @@ func Deployed(app *v1alpha1.Application) []string {
 	return revisions
 }
 
+// Deployment is one entry of an Application's history.
+type Deployment struct {
+	// ID counts the Application's deployments from 0; those that Argo CD has forgotten keep theirs.
+	ID int64
+	// Revision is the commit and Target what the Application tracked when it was deployed.
+	Revision, Target string
+}
+
+// History is what Argo CD remembers of an Application's deployments, oldest first.
+func History(app *v1alpha1.Application) []Deployment {
+	history := make([]Deployment, len(app.Status.History))
+	for i, h := range app.Status.History {
+		history[i] = Deployment{ID: h.ID, Revision: h.Revision, Target: h.Source.TargetRevision}
+	}
+	return history
+}
+
 func orNone(s string) string {
 	if s == "" {
 		return "not known"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
@@ -11,10 +12,19 @@ import (
 
 // Wanted is what a lab asks of an Application that deploys one folder of one repository to this cluster, synced by itself with
 // prune and self-heal, creating its namespace.
-type Wanted struct{ RepoURL, Path, Branch, Project, Namespace string }
+type Wanted struct {
+	RepoURL, Path, Project, Namespace string
+	// Revisions are the ways to write its target; see Branch, Tag and Commit.
+	Revisions []string
+}
+
+// Branch, Tag and Commit are the ways to write a target that Argo CD takes for just that.
+func Branch(name string) []string { return []string{name, "refs/heads/" + name} }
+func Tag(name string) []string    { return []string{name, "refs/tags/" + name} }
+func Commit(sha string) []string  { return []string{sha} }
 
 // Difference is one field that is not as wanted.
-type Difference struct{ Wanted, Got string }
+type Difference struct{ Field, Wanted, Got string }
 
 // The two ways to write "this cluster".
 const (
@@ -30,7 +40,7 @@ func Differs(app *v1alpha1.Application, w Wanted) *Difference {
 		if got == "" {
 			got = "nothing"
 		}
-		return &Difference{Wanted: "spec." + field + " " + want, Got: "spec." + field + " " + got}
+		return &Difference{Field: field, Wanted: "spec." + field + " " + want, Got: "spec." + field + " " + got}
 	}
 	if len(spec.Sources) > 0 || spec.Source == nil {
 		return diff("source", "one source", fmt.Sprintf("%d in sources", len(spec.Sources)))
@@ -48,8 +58,8 @@ func Differs(app *v1alpha1.Application, w Wanted) *Difference {
 	switch {
 	case !SameRepo(source.RepoURL, w.RepoURL):
 		return diff("source.repoURL", w.RepoURL, source.RepoURL)
-	case strings.TrimPrefix(source.TargetRevision, "refs/heads/") != w.Branch:
-		return diff("source.targetRevision", w.Branch, source.TargetRevision)
+	case !slices.Contains(w.Revisions, source.TargetRevision):
+		return diff("source.targetRevision", w.Revisions[0], source.TargetRevision)
 	case path.Clean("/"+source.Path) != path.Clean("/"+w.Path):
 		return diff("source.path", w.Path, source.Path)
 	case spec.Project != w.Project:

@@ -160,6 +160,11 @@ func (c *Client) DeleteDeployment(ctx context.Context, namespace, name string) e
 	return err
 }
 
+// ConfigMap is a ConfigMap, nil where there is none.
+func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	return get(ctx, "config map", c.api.CoreV1().ConfigMaps(namespace).Get, name)
+}
+
 // ServiceAccount is a ServiceAccount, nil where there is none.
 func (c *Client) ServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	return get(ctx, "service account", c.api.CoreV1().ServiceAccounts(namespace).Get, name)

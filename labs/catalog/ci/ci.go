@@ -12,6 +12,7 @@ import (
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/solution"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/text"
 	"github.com/cgoa-labs/labctl/labs/check"
+	shared "github.com/cgoa-labs/labctl/labs/text"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
@@ -57,7 +58,7 @@ func Lab(p ground.Paths, r run.Runner) (labs.Lab, error) {
 // lab is the ground with the words for what is found on it.
 type lab struct {
 	*ground.Ground
-	text    text.Text
+	text    shared.Text
 	missing []error
 }
 

@@ -22,6 +22,7 @@ type Known struct {
 func All() []Known {
 	return []Known{
 		{ID: "ci", Title: "Git took it, Argo CD could not apply it", Steps: 8},
+		{ID: "rev", Title: "Tag v1 was deployed, and v2 came out", Steps: 8},
 	}
 }
 

@@ -118,7 +118,7 @@ func (g *Ground) Argo() (argo.Client, error) {
 
 // Wanted is what the lab asks of its Application.
 func (p Paths) Wanted() argo.Wanted {
-	return argo.Wanted{RepoURL: p.GitURL, Path: "deploy", Branch: "main", Project: bootstrap.DefaultProject, Namespace: Production}
+	return argo.Wanted{RepoURL: p.GitURL, Path: "deploy", Revisions: argo.Branch("main"), Project: bootstrap.DefaultProject, Namespace: Production}
 }
 
 // BareRepo and CloneRepo are the lab's repositories.

@@ -33,20 +33,20 @@ for i in $(seq 60); do t=$(kubectl -n ci get secret validator-token -o jsonpath=
 [ -n "$t" ]
 `
 	return []Case{
-		wrong(3, "ci-role", "all verbs", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: ['*']}\nEND").undo(goodRole),
-		wrong(3, "ci-role", "list as well", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: [get, list, create, patch]}\nEND").undo(goodRole),
-		wrong(3, "ci-role", "patch is missing", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: [get, create]}\nEND").undo(goodRole),
-		wrong(3, "ci-role", "the wrong API group", nil, role+"- {apiGroups: [''], resources: [deployments], verbs: [get, create, patch]}\nEND").undo(goodRole),
-		wrong(3, "ci-role", "pods as well", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: [get, create, patch]}\n- {apiGroups: [''], resources: [pods], verbs: [get]}\nEND").undo(goodRole),
-		wrong(3, "ci-binding", "another account", nil, rbac(rebind+`--role=dryrun-deployments --serviceaccount=ci-dryrun:validator`)).undo(goodBinding),
-		wrong(3, "ci-binding", "a ClusterRole", nil, rbac(rebind+`--clusterrole=edit --serviceaccount=ci:validator`)).undo(goodBinding),
-		wrong(3, "ci-binding", "all accounts of the namespace", nil, rbac(rebind+`--role=dryrun-deployments --group=system:serviceaccounts:ci`)).undo(goodBinding),
+		wrong(3, "ci-role", "all verbs", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: ['*']}\nEND").Undone(goodRole),
+		wrong(3, "ci-role", "list as well", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: [get, list, create, patch]}\nEND").Undone(goodRole),
+		wrong(3, "ci-role", "patch is missing", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: [get, create]}\nEND").Undone(goodRole),
+		wrong(3, "ci-role", "the wrong API group", nil, role+"- {apiGroups: [''], resources: [deployments], verbs: [get, create, patch]}\nEND").Undone(goodRole),
+		wrong(3, "ci-role", "pods as well", nil, role+"- {apiGroups: [apps], resources: [deployments], verbs: [get, create, patch]}\n- {apiGroups: [''], resources: [pods], verbs: [get]}\nEND").Undone(goodRole),
+		wrong(3, "ci-binding", "another account", nil, rbac(rebind+`--role=dryrun-deployments --serviceaccount=ci-dryrun:validator`)).Undone(goodBinding),
+		wrong(3, "ci-binding", "a ClusterRole", nil, rbac(rebind+`--clusterrole=edit --serviceaccount=ci:validator`)).Undone(goodBinding),
+		wrong(3, "ci-binding", "all accounts of the namespace", nil, rbac(rebind+`--role=dryrun-deployments --group=system:serviceaccounts:ci`)).Undone(goodBinding),
 		wrong(3, "ci-access", "cluster-admin by another binding", nil, rbac(`kubectl create clusterrolebinding proof-admin --clusterrole=cluster-admin --serviceaccount=ci:validator`)).
-			undo(`kubectl delete clusterrolebinding proof-admin --ignore-not-found >/dev/null`),
+			Undone(`kubectl delete clusterrolebinding proof-admin --ignore-not-found >/dev/null`),
 		wrong(3, "ci-access", "edit in ci-web by the account's group", nil, rbac(`kubectl -n ci-web create rolebinding proof-edit --clusterrole=edit --group=system:serviceaccounts:ci`)).
-			undo(`kubectl -n ci-web delete rolebinding proof-edit --ignore-not-found >/dev/null`),
+			Undone(`kubectl -n ci-web delete rolebinding proof-edit --ignore-not-found >/dev/null`),
 		wrong(3, "ci-access", "view everywhere", nil, rbac(`kubectl create clusterrolebinding proof-view --clusterrole=view --serviceaccount=ci:validator`)).
-			undo(`kubectl delete clusterrolebinding proof-view --ignore-not-found >/dev/null`),
+			Undone(`kubectl delete clusterrolebinding proof-view --ignore-not-found >/dev/null`),
 		wrong(3, "ci-kubeconfig", "no ci-kubeconfig", file, `rm `+ciConfig),
 		wrong(3, "ci-kubeconfig", "a copy of the administrator's", file, `cp $KUBECONFIG `+ciConfig+`; `+rbac(config+`set-context --current --namespace=ci-dryrun`)),
 		wrong(3, "ci-kubeconfig", "no namespace", file, rbac(config+`set-context --current --namespace=`)),
@@ -56,12 +56,12 @@ for i in $(seq 60); do t=$(kubectl -n ci get secret validator-token -o jsonpath=
 		wrong(3, "ci-token", "valid for a day", file, setToken(`kubectl -n ci create token validator --duration=24h`)),
 		wrong(3, "ci-token", "another account's token", file, setToken(`kubectl -n ci create token default --duration=8h`)),
 		wrong(3, "ci-token", "a token that nobody gave out", file, setToken(`echo abc`)),
-		right(3, "a token in a Secret", file, secret+setToken(`echo "$t" | base64 -d`)).undo(`kubectl -n ci delete secret validator-token --ignore-not-found >/dev/null`),
+		right(3, "a token in a Secret", file, secret+setToken(`echo "$t" | base64 -d`)).Undone(`kubectl -n ci delete secret validator-token --ignore-not-found >/dev/null`),
 		right(3, "three rules instead of one", nil, role+`- {apiGroups: [apps], resources: [deployments], verbs: [get]}
 - {apiGroups: [apps], resources: [deployments], verbs: [create, get]}
 - {apiGroups: [apps], resources: [deployments], verbs: [patch]}
-END`).undo(goodRole),
-		right(3, "the account as a user", nil, rbac(rebind+`--role=dryrun-deployments --user=system:serviceaccount:ci:validator`)).undo(goodBinding),
+END`).Undone(goodRole),
+		right(3, "the account as a user", nil, rbac(rebind+`--role=dryrun-deployments --user=system:serviceaccount:ci:validator`)).Undone(goodBinding),
 		right(3, "a token in minutes", file, setToken(`kubectl -n ci create token validator --duration=480m`)),
 	}
 }

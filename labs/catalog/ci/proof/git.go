@@ -37,12 +37,12 @@ func baseline() []Case {
 		wrong(1, "app-file", "another branch", []string{app}, `sed -i 's/targetRevision: .*/targetRevision: HEAD/' `+app),
 		wrong(1, "app-file", "the manifest is no YAML", []string{app}, `echo 'kind: [' > `+app),
 		wrong(1, "app-live", "self-heal off in the cluster", nil, `kubectl -n argocd patch app ci-web --type merge -p '{"spec":{"syncPolicy":{"automated":{"selfHeal":false}}}}' >/dev/null`).
-			undo(`kubectl apply -f ` + app + ` >/dev/null`),
+			Undone(`kubectl apply -f ` + app + ` >/dev/null`),
 		right(1, "app.yaml is JSON", []string{app}, `kubectl create --dry-run=client -o json -f `+app+` > $P/app.json; cp $P/app.json `+app),
 		right(1, "app.yaml has more in it", []string{app}, `printf 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: ci-web\n---\n' | cat - `+app+` > $P/app; sed -i 's/^  name: ci-web$/  name: ci-web\n  labels: {team: web}/' $P/app; cp $P/app `+app),
 		right(1, "short address of the daemon", []string{app}, `sed -i 's|repoURL: .*|repoURL: git://gitd.gitsrv/ci.git|' `+app),
 		right(1, "origin is a file URL", []string{"$W/repo"}, `git -C $W/repo remote set-url origin file://$B`),
-		right(1, "the bare repository is behind a link", repo, `mv $B $B.real; ln -s ci.git.real $B`).undo(`rm -rf $B.real`),
+		right(1, "the bare repository is behind a link", repo, `mv $B $B.real; ln -s ci.git.real $B`).Undone(`rm -rf $B.real`),
 	}
 }
 

@@ -55,7 +55,7 @@ func hooks() []Case {
 	return []Case{
 		wrong(5, "hook-file", "no hook", file, `rm `+hook),
 		wrong(5, "hook-file", "not executable", file, `chmod 644 `+hook),
-		wrong(5, "hook-file", "another hook's name", file, `mv `+hook+` $B/hooks/update`).undo(`rm -f $B/hooks/update`),
+		wrong(5, "hook-file", "another hook's name", file, `mv `+hook+` $B/hooks/update`).Undone(`rm -f $B/hooks/update`),
 		wrong(5, "hook-accepts", "it refuses everything", file, sh(`#!/bin/sh
 echo no; exit 1`)),
 		wrong(5, "hook-accepts", "the folder is not taken out right", file, sh(`#!/bin/sh
@@ -139,8 +139,8 @@ while read -r old new ref; do
   t=$(mktemp -d)
   git --git-dir=/srv/bare/ci.git archive "$new" deploy | tar -x -C "$t" && /root/cgoa-ci/validate.sh "$t/deploy" || exit 1
 done`)),
-		right(5, "the hook is a link", file, `mv `+hook+` $W/hook; ln -s $W/hook `+hook).undo(`rm -f $W/hook`),
-		right(5, "core.hooksPath", []string{hook, "$B/config"}, `mkdir -p $W/hooks; mv `+hook+` $W/hooks/; git -C $B config core.hooksPath $W/hooks`).undo(`rm -rf $W/hooks`),
+		right(5, "the hook is a link", file, `mv `+hook+` $W/hook; ln -s $W/hook `+hook).Undone(`rm -f $W/hook`),
+		right(5, "core.hooksPath", []string{hook, "$B/config"}, `mkdir -p $W/hooks; mv `+hook+` $W/hooks/; git -C $B config core.hooksPath $W/hooks`).Undone(`rm -rf $W/hooks`),
 	}
 }
 

@@ -1,4 +1,6 @@
-package ci_test
+// Command tools is kubectl or argocd, by the name that it is called by, as far as labs' scripts need them before labtest's fake API server.
+// It is a program of its own, and a small one, because a test calls it a thousand times.
+package main
 
 import (
 	"bytes"
@@ -11,28 +13,32 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/yaml"
+	"k8s.io/client-go/util/jsonpath"
 
-	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
+	"github.com/cgoa-labs/labctl/labs/labtest/resource"
 )
 
-// TestMain makes the test binary its own kubectl and argocd, so that real scripts can call them.
-func TestMain(m *testing.M) {
-	switch filepath.Base(os.Args[0]) {
-	case "kubectl":
-		os.Exit(report(kubectl(os.Args[1:])))
-	case "argocd":
-		os.Exit(report(argocd(os.Args[1:])))
+type object = map[string]any
+
+// tokenPath is where the fake API server gives out tokens.
+const tokenPath = "/fake/token/"
+
+func main() {
+	if filepath.Base(os.Args[0]) == "argocd" {
+		os.Exit(argocd(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	os.Exit(report(kubectl(os.Args[1:])))
 }
 
 func report(err error) int {
@@ -51,7 +57,7 @@ type flags struct {
 
 func parse(args []string) flags {
 	f := flags{value: map[string]string{"dry-run": "none"}}
-	takes := []string{"n", "namespace", "f", "kubeconfig", "o", "as"}
+	takes := []string{"n", "namespace", "f", "kubeconfig", "o", "as", "p", "type"}
 	for i := 0; i < len(args); i++ {
 		name, isFlag := strings.CutPrefix(strings.TrimPrefix(args[i], "-"), "-")
 		if !isFlag && !strings.HasPrefix(args[i], "-") {
@@ -99,11 +105,13 @@ func (f flags) open() (api, error) {
 	if f.value["n"] != "" {
 		namespace = f.value["n"]
 	}
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return api{}, err
-	}
-	return api{clients.CoreV1().RESTClient(), namespace}, nil
+	scheme := runtime.NewScheme()
+	v1 := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, v1)
+	config.APIPath, config.GroupVersion = "/api", &v1
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	return api{client, namespace}, err
 }
 
 // pathOf is where an object lives.
@@ -111,29 +119,7 @@ func (a api) pathOf(kind, namespace, name string) (collection, path string, err 
 	if namespace == "" {
 		namespace = a.namespace
 	}
-	in := func(prefix, plural string) (string, string, error) {
-		c := prefix + "/namespaces/" + namespace + "/" + plural
-		return c, c + "/" + name, nil
-	}
-	switch strings.ToLower(kind) {
-	case "namespace":
-		return "/api/v1/namespaces", "/api/v1/namespaces/" + name, nil
-	case "serviceaccount":
-		return in("/api/v1", "serviceaccounts")
-	case "configmap":
-		return in("/api/v1", "configmaps")
-	case "role":
-		return in(rbacPath, "roles")
-	case "rolebinding":
-		return in(rbacPath, "rolebindings")
-	case "clusterrolebinding":
-		return rbacPath + "/clusterrolebindings", rbacPath + "/clusterrolebindings/" + name, nil
-	case "deployment", "deploy", "deployments", "deployments.apps":
-		return in("/apis/apps/v1", "deployments")
-	case "application", "app":
-		return in("/apis/argoproj.io/v1alpha1", "applications")
-	}
-	return "", "", fmt.Errorf("no kind %q", kind)
+	return resource.Path(kind, namespace, name)
 }
 
 func kubectl(args []string) error {
@@ -153,19 +139,29 @@ func kubectl(args []string) error {
 	case "apply", "create", "auth reconcile":
 		return f.apply(ctx, a)
 	case "create token":
-		out, err := a.client.Post().AbsPath("/fake/token", a.namespace, f.words[2], f.value["duration"]).DoRaw(ctx)
+		out, err := a.client.Post().AbsPath(tokenPath, a.namespace, f.words[2], f.value["duration"]).DoRaw(ctx)
 		fmt.Println(string(out))
 		return err
 	case "auth can-i":
 		return f.canI(ctx, a)
 	case "annotate app":
-		_, path, _ := a.pathOf("app", "", f.words[2])
 		key, value, _ := strings.Cut(f.words[3], "=")
 		patch, _ := json.Marshal(object{"metadata": object{"annotations": object{key: value}}})
-		return a.client.Patch(types.MergePatchType).AbsPath(path).Body(patch).Do(ctx).Error()
+		return a.patch(ctx, "app", f.words[2], patch)
 	}
-	if f.words[0] == "get" {
+	switch f.words[0] {
+	case "get":
 		return f.get(ctx, a)
+	case "patch":
+		return a.patch(ctx, f.words[1], f.words[2], []byte(f.value["p"]))
+	case "delete":
+		_, path, err := a.pathOf(f.words[1], "", f.words[2])
+		if err != nil {
+			return err
+		}
+		return a.client.Delete().AbsPath(path).Do(ctx).Error()
+	case "wait":
+		return f.wait(ctx, a)
 	}
 	return fmt.Errorf("kubectl %q is not known here", f.words)
 }
@@ -186,24 +182,66 @@ func (f flags) canI(ctx context.Context, a api) error {
 	return errors.New("no")
 }
 
-func (f flags) get(ctx context.Context, a api) error {
-	_, path, err := a.pathOf(f.words[1], "", f.words[2])
+func (a api) patch(ctx context.Context, kind, name string, patch []byte) error {
+	_, path, err := a.pathOf(kind, "", name)
 	if err != nil {
 		return err
 	}
-	out, err := a.client.Get().AbsPath(path).DoRaw(ctx)
+	return a.client.Patch(types.MergePatchType).AbsPath(path).Body(patch).Do(ctx).Error()
+}
+
+// read renders an object by a JSONPath template.
+func (a api) read(ctx context.Context, kind, name, template string) (string, error) {
+	_, path, err := a.pathOf(kind, "", name)
 	if err != nil {
-		return err
+		return "", err
+	}
+	data, err := a.client.Get().AbsPath(path).DoRaw(ctx)
+	if err != nil {
+		return "", err
 	}
 	var value any
-	if err := json.Unmarshal(out, &value); err != nil {
-		return err
+	if err := json.Unmarshal(data, &value); err != nil {
+		return "", err
 	}
-	for word := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(f.value["o"], "jsonpath="), "{.}"), ".") {
-		value = value.(object)[word]
+	parser := jsonpath.New("").AllowMissingKeys(true)
+	if err := parser.Parse(template); err != nil {
+		return "", err
 	}
-	fmt.Print(value)
-	return nil
+	var out strings.Builder
+	err = parser.Execute(&out, value)
+	return out.String(), err
+}
+
+func (f flags) get(ctx context.Context, a api) error {
+	template, ok := strings.CutPrefix(f.value["o"], "jsonpath=")
+	if !ok || len(f.words) != 3 {
+		return fmt.Errorf("kubectl %q is not known here", f.words)
+	}
+	out, err := a.read(ctx, f.words[1], f.words[2], template)
+	fmt.Print(out)
+	return err
+}
+
+// wait knows --for=jsonpath={...}=value of one object. Here everything happens when it is looked at.
+func (f flags) wait(ctx context.Context, a api) error {
+	kind, name, _ := strings.Cut(f.words[1], "/")
+	template, want, ok := strings.Cut(strings.TrimPrefix(f.value["for"], "jsonpath="), "}=")
+	if !ok {
+		return fmt.Errorf("kubectl wait for %q is not known here", f.value["for"])
+	}
+	const looks = 5
+	var got string
+	for range looks {
+		var err error
+		if got, err = a.read(ctx, kind, name, template+"}"); err != nil {
+			return err
+		}
+		if got == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("timed out waiting for the condition on %s: it is %q", f.words[1], got)
 }
 
 // manifests are the documents of -f: standard input, a file, or a folder's own files.
@@ -227,16 +265,18 @@ func (f flags) manifests() ([]object, error) {
 		if err != nil {
 			return nil, err
 		}
-		documents, err := ground.Documents(data)
-		if err != nil {
-			return nil, err
-		}
-		for _, document := range documents {
+		for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
 			var o object
-			if err := yaml.Unmarshal(document, &o); err != nil {
+			err := decoder.Decode(&o)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
 				return nil, err
 			}
-			all = append(all, o)
+			if o != nil {
+				all = append(all, o)
+			}
 		}
 	}
 	return all, nil
@@ -274,6 +314,10 @@ func (f flags) applyOne(ctx context.Context, a api, o object) error {
 		return err
 	}
 	if f.value["dry-run"] == "client" {
+		if f.value["o"] == "json" {
+			fmt.Println(string(body))
+			return nil
+		}
 		fmt.Println(path, "created (dry run)")
 		return nil
 	}
@@ -327,20 +371,58 @@ func (f flags) config() error {
 	return clientcmd.WriteToFile(*config, path)
 }
 
-// argocd knows terminate-op.
-func argocd(args []string) error {
-	f := parse(args)
-	if len(f.words) != 3 || f.words[1] != "terminate-op" {
-		return fmt.Errorf("argocd %q is not known here", args)
+// argocd knows terminate-op and rollback in core mode, and speaks as the real one does.
+func argocd(args []string) int {
+	err := argocdApp(context.Background(), parse(args))
+	if err == nil {
+		return 0
+	}
+	line, _ := json.Marshal(map[string]string{"level": "fatal", "msg": err.Error(), "time": "2026-01-01T00:00:00Z"})
+	fmt.Fprintln(os.Stderr, string(line))
+	const failed = 20
+	return failed
+}
+
+func argocdApp(ctx context.Context, f flags) error {
+	if _, core := f.value["core"]; !core || len(f.words) < 3 || f.words[0] != "app" {
+		return fmt.Errorf("argocd %q is not known here", f.words)
 	}
 	a, err := f.open()
 	if err != nil {
 		return err
 	}
 	if a.namespace != "argocd" {
-		return fmt.Errorf("configmap argocd-cm not found in namespace %s", a.namespace)
+		return errors.New(`configmap "argocd-cm" not found`)
 	}
-	_, path, _ := a.pathOf("app", "", f.words[2])
-	patch, _ := json.Marshal(object{"status": object{"operationState": object{"phase": "Terminating"}}})
-	return a.client.Patch(types.MergePatchType).AbsPath(path).Body(patch).Do(context.Background()).Error()
+	switch f.words[1] {
+	case "terminate-op":
+		return a.patch(ctx, "app", f.words[2], []byte(`{"status":{"operationState":{"phase":"Terminating"}}}`))
+	case "rollback":
+		return a.rollback(ctx, f.words[2], f.words[3])
+	}
+	return fmt.Errorf("argocd %q is not known here", f.words)
+}
+
+func (a api) rollback(ctx context.Context, app, id string) error {
+	history, err := a.read(ctx, "app", app, "{range .status.history[*]}{.id}={.revision} {end}")
+	if err != nil {
+		return err
+	}
+	revision := ""
+	for entry := range strings.FieldsSeq(history) {
+		if sha, ok := strings.CutPrefix(entry, id+"="); ok {
+			revision = sha
+		}
+	}
+	if revision == "" {
+		return fmt.Errorf("application '%s' does not have deployment id '%s' in history", app, id)
+	}
+	automated, err := a.read(ctx, "app", app, "{.spec.syncPolicy.automated}")
+	if err != nil {
+		return err
+	}
+	if automated != "" {
+		return errors.New("rpc error: code = FailedPrecondition desc = rollback cannot be initiated when auto-sync is enabled")
+	}
+	return a.patch(ctx, "app", app, fmt.Appendf(nil, `{"operation":{"sync":{"revision":%q}}}`, revision))
 }

@@ -1,4 +1,4 @@
-package ci_test
+package labtest
 
 import (
 	"encoding/base64"
@@ -27,23 +27,20 @@ import (
 // object is a Kubernetes object as JSON has it.
 type object = map[string]any
 
-// fakeAPI is an API server in memory: enough of one for lab ci, with real RBAC decisions and the schema check of Deployments.
-type fakeAPI struct {
+// API is an API server in memory: enough of one for the labs, with real RBAC decisions and the schema check of Deployments.
+type API struct {
 	mu      sync.Mutex
 	objects map[string]object // by path
 	tokens  map[string]string // users by token
 	server  *httptest.Server
-	// away makes every answer a 503; argo is asked before an Application is read.
-	away bool
-	argo func(*fakeAPI)
-	// uid makes UIDs.
-	uid int
-	// writes are the requests that changed something.
-	writes []string
+	argo    *argoCD
+	away    bool
+	uid     int // makes UIDs
+	writes  []string
 }
 
-func newAPI(t *testing.T) *fakeAPI {
-	a := &fakeAPI{objects: map[string]object{}, tokens: map[string]string{"admin": "admin"}}
+func newAPI(t *testing.T, repositories string) *API {
+	a := &API{objects: map[string]object{}, tokens: map[string]string{"admin": "admin"}, argo: newArgoCD(repositories)}
 	a.server = httptest.NewUnstartedServer(a)
 	a.server.StartTLS()
 	t.Cleanup(a.server.Close)
@@ -66,7 +63,7 @@ func newAPI(t *testing.T) *fakeAPI {
 }
 
 // kubeconfig writes the administrator's kubeconfig.
-func (a *fakeAPI) kubeconfig(t *testing.T, path string) {
+func (a *API) kubeconfig(t *testing.T, path string) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: u, user: {token: admin}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n",
 		a.server.URL, base64.StdEncoding.EncodeToString(ca))
@@ -74,10 +71,9 @@ func (a *fakeAPI) kubeconfig(t *testing.T, path string) {
 }
 
 // token makes a token of a ServiceAccount.
-func (a *fakeAPI) token(namespace, name string, issued time.Time, life time.Duration) string {
+func (a *API) token(namespace, name string, life time.Duration) string {
+	issued := time.Now()
 	claims, _ := json.Marshal(map[string]any{"sub": "system:serviceaccount:" + namespace + ":" + name, "iat": issued.Unix(), "exp": issued.Add(life).Unix(), "jti": fmt.Sprint(a.uid)})
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.uid++
 	token := "e30." + base64.RawURLEncoding.EncodeToString(claims) + fmt.Sprintf(".%d", a.uid)
 	if issued.Add(life).After(time.Now()) {
@@ -86,14 +82,39 @@ func (a *fakeAPI) token(namespace, name string, issued time.Time, life time.Dura
 	return token
 }
 
+// Away makes every answer a 503, or not.
+func (a *API) Away(away bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.away = away
+}
+
+// Writes are the requests that changed something.
+func (a *API) Writes() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.writes)
+}
+
+// Objects are all objects by path, as text.
+func (a *API) Objects() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[string]string{}
+	for path, o := range a.objects {
+		all[path] = fmt.Sprint(o)
+	}
+	return all
+}
+
 // put stores an object at its path; metadata comes from the path.
-func (a *fakeAPI) put(path string, o object) {
+func (a *API) put(path string, o object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.store(path, o)
 }
 
-func (a *fakeAPI) store(path string, o object) {
+func (a *API) store(path string, o object) {
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	meta, _ := o["metadata"].(object)
 	if meta == nil {
@@ -114,7 +135,7 @@ func (a *fakeAPI) store(path string, o object) {
 }
 
 // remove deletes an object, and all in it if it is a namespace.
-func (a *fakeAPI) remove(path string) {
+func (a *API) remove(path string) {
 	delete(a.objects, path)
 	maps.DeleteFunc(a.objects, func(p string, _ object) bool {
 		rest, isNS := strings.CutPrefix(path, "/api/v1/namespaces/")
@@ -122,13 +143,13 @@ func (a *fakeAPI) remove(path string) {
 	})
 }
 
-func (a *fakeAPI) fail(w http.ResponseWriter, code int, reason, message, name string) {
+func (a *API) fail(w http.ResponseWriter, code int, reason, message, name string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message, "details": object{"name": name}})
 }
 
-func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.away {
@@ -150,6 +171,11 @@ func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/readyz":
 		_, _ = io.WriteString(w, "ok")
 		return
+	case strings.HasPrefix(path, tokenPath):
+		words := strings.Split(strings.TrimPrefix(path, tokenPath), "/")
+		life, _ := time.ParseDuration(words[2])
+		_, _ = io.WriteString(w, a.token(words[0], words[1], life))
+		return
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "reviews"):
 		a.review(w, path, user, body)
 		return
@@ -161,12 +187,12 @@ func (a *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.serve(w, r, body)
 }
 
-func (a *fakeAPI) serve(w http.ResponseWriter, r *http.Request, body []byte) {
+func (a *API) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	path, dry := r.URL.Path, r.URL.Query().Get("dryRun") == "All"
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	name := words[len(words)-1]
-	if a.argo != nil && strings.Contains(path, "/applications/") && r.Method == http.MethodGet {
-		a.argo(a)
+	if strings.Contains(path, "/applications/") && r.Method == http.MethodGet {
+		a.argo.look(a, path)
 	}
 	o, there := a.objects[path]
 	switch r.Method {
@@ -207,16 +233,10 @@ func (a *fakeAPI) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		if r.Method == http.MethodPatch && there {
 			next = merge(o, next)
 		}
-		if strings.Contains(path, "/deployments/") {
-			decode := yaml.UnmarshalStrict
-			if v := r.URL.Query().Get("fieldValidation"); v != "" && v != "Strict" {
-				decode = func(data []byte, into any, _ ...yaml.JSONOpt) error { return yaml.Unmarshal(data, into) }
-			}
-			text, _ := yaml.Marshal(next)
-			if err := decode(text, &appsv1.Deployment{}); err != nil {
-				a.fail(w, 400, "BadRequest", `strict decoding error: unknown field "spec.replica" or cannot be handled as a Deployment: `+err.Error(), name)
-				return
-			}
+		validation := r.URL.Query().Get("fieldValidation")
+		if err := fits(path, next, validation == "" || validation == "Strict"); err != nil {
+			a.fail(w, 400, "BadRequest", `strict decoding error: unknown field "spec.replica" or cannot be handled as a Deployment: `+err.Error(), name)
+			return
 		}
 		if !dry {
 			a.writes = append(a.writes, r.Method+" "+path)
@@ -224,6 +244,20 @@ func (a *fakeAPI) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 		_ = json.NewEncoder(w).Encode(next)
 	}
+}
+
+// fits holds a Deployment against its schema.
+func fits(path string, o object, strict bool) error {
+	if !strings.Contains(path, "/deployments/") {
+		return nil
+	}
+	text, err := yaml.Marshal(o)
+	if err == nil && strict {
+		err = yaml.UnmarshalStrict(text, &appsv1.Deployment{})
+	} else if err == nil {
+		err = yaml.Unmarshal(text, &appsv1.Deployment{})
+	}
+	return err
 }
 
 func inAnyNamespace(object, list string) bool {
@@ -253,7 +287,7 @@ func merge(old, patch object) object {
 }
 
 // review answers access reviews from the roles and bindings that are stored.
-func (a *fakeAPI) review(w http.ResponseWriter, path, user string, body []byte) {
+func (a *API) review(w http.ResponseWriter, path, user string, body []byte) {
 	var in object
 	_ = json.Unmarshal(body, &in)
 	spec, _ := in["spec"].(object)
@@ -275,7 +309,7 @@ func (a *fakeAPI) review(w http.ResponseWriter, path, user string, body []byte) 
 	_ = json.NewEncoder(w).Encode(in)
 }
 
-func (a *fakeAPI) may(user, method, path string) bool {
+func (a *API) may(user, method, path string) bool {
 	if user == "admin" {
 		return true
 	}
@@ -292,17 +326,20 @@ func (a *fakeAPI) may(user, method, path string) bool {
 	return a.allowed(user, words[i+1], verb, group, words[i+2])
 }
 
-func (a *fakeAPI) allowed(user, namespace, verb, group, resource string) bool {
+func (a *API) allowed(user, namespace, verb, group, resource string) bool {
 	has := func(list []string, s string) bool { return slices.Contains(list, s) || slices.Contains(list, "*") }
 	return slices.ContainsFunc(a.rules(user, namespace), func(r rbacv1.PolicyRule) bool {
 		return has(r.Verbs, verb) && has(r.APIGroups, group) && has(r.Resources, resource)
 	})
 }
 
+// tokenPath is where the fake kubectl gets tokens.
+const tokenPath = "/fake/token/"
+
 const rbacPath = "/apis/rbac.authorization.k8s.io/v1"
 
 // rules are what bindings give a user in a namespace.
-func (a *fakeAPI) rules(user, namespace string) []rbacv1.PolicyRule {
+func (a *API) rules(user, namespace string) []rbacv1.PolicyRule {
 	words := strings.Split(user, ":")
 	groups := []string{"system:authenticated", "system:serviceaccounts"}
 	if len(words) == 4 {

@@ -1,0 +1,110 @@
+package rev
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/argo"
+	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
+	"github.com/cgoa-labs/labctl/labs/check"
+	shared "github.com/cgoa-labs/labctl/labs/ground"
+	"github.com/cgoa-labs/labctl/labs/judge"
+)
+
+// Step 2: three Applications that differ in what they track.
+func (l *lab) apps() []check.Check {
+	return []check.Check{
+		l.Check("apps-file", l.appsFile),
+		l.Check("apps-live", l.appsLive),
+		l.Check("apps-synced", l.appsSynced),
+	}
+}
+
+func (l *lab) appsFile(context.Context) (check.Outcome, error) {
+	wanted := "Applications " + strings.Join(ground.Apps(), ", ") + " in " + l.AppsFile()
+	data, err := os.ReadFile(l.AppsFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return l.Fail(wanted, "there is no such file", "apps-file-missing"), nil
+	}
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	digest := judge.Digest(data)
+	documents, err := shared.Documents(data)
+	if err != nil {
+		return l.Fail(wanted, err.Error(), "apps-file-yaml").With("sha256", digest), nil
+	}
+	first, err := l.First()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	for _, name := range ground.Apps() {
+		app, err := argo.Parse(documents, name)
+		switch {
+		case err != nil:
+			return l.Fail(wanted, err.Error(), "apps-file-yaml").With("sha256", digest), nil
+		case app == nil:
+			return l.Fail(wanted, "the file has no Application "+name, "apps-file-none").With("sha256", digest), nil
+		case app.Namespace != "" && app.Namespace != "argocd":
+			return l.Fail(name+" with metadata.namespace argocd", "metadata.namespace "+app.Namespace, "apps-file-field").With("sha256", digest), nil
+		}
+		if wrong := argo.Differs(app, l.Wanted(name, first)); wrong != nil {
+			return l.Fail(name+" with "+wrong.Wanted, wrong.Got, fieldHint(wrong, "apps-file-field")).With("sha256", digest), nil
+		}
+	}
+	return check.Pass("it says what was asked").With("sha256", digest), nil
+}
+
+// fieldHint is the hint for a field that is not as wanted.
+func fieldHint(wrong *argo.Difference, other string) string {
+	switch {
+	case wrong.Field == "source.targetRevision":
+		return "apps-target"
+	case strings.HasPrefix(wrong.Field, "syncPolicy.automated"):
+		return "apps-automated"
+	}
+	return other
+}
+
+func (l *lab) appsLive(ctx context.Context) (check.Outcome, error) {
+	first, err := l.First()
+	if err != nil {
+		return check.Outcome{}, err
+	}
+	for _, name := range ground.Apps() {
+		app, out, err := l.application(ctx, name)
+		if app == nil {
+			return out, err
+		}
+		if wrong := argo.Differs(app, l.Wanted(name, first)); wrong != nil {
+			return l.Fail(name+" with "+wrong.Wanted, wrong.Got, fieldHint(wrong, "apps-field")).With("application", argo.Evidence(app)), nil
+		}
+	}
+	return check.Pass("they are as asked"), nil
+}
+
+// appsSynced asks whether each Application has deployed the first version. Once it has, what it tracks may have moved on, and that is
+// for later steps to judge.
+func (l *lab) appsSynced(ctx context.Context) (check.Outcome, error) {
+	evidence := map[string]any{}
+	for _, name := range ground.Apps() {
+		app, out, err := l.application(ctx, name)
+		if app == nil {
+			return out, err
+		}
+		evidence[name] = argo.Evidence(app)
+		h, err := l.HistoryOf(ctx, app)
+		if err != nil {
+			return check.Outcome{}, err
+		}
+		if h.Find(0, ground.Saying(ground.First)) >= 0 {
+			continue
+		}
+		if out, err := l.inStep(ctx, name); err != nil || out.State != check.Passed {
+			return out, err
+		}
+	}
+	return check.Pass("all three have deployed version "+ground.First).With("applications", evidence), nil
+}

@@ -1,0 +1,224 @@
+package labtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cgoa-labs/labctl/labs"
+	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/proof"
+	"github.com/cgoa-labs/labctl/labs/text"
+)
+
+// Fresh wants a guest without the lab to pass no step, and its reset to change nothing.
+func (l *Lab) Fresh(t *testing.T) {
+	for _, s := range l.On(t).Verify(0).Steps {
+		require.Contains(t, []check.State{check.Failed, check.Skipped}, s.State, "step %d", s.Step)
+	}
+	writes := len(l.API.Writes())
+	l.On(t).Reset()
+	require.Len(t, l.API.Writes(), writes, "a reset of a fresh guest changes nothing")
+}
+
+// Proof is an author's proof.
+type Proof struct {
+	Cases []proof.Case
+	Undos []proof.Undo
+	// Skip says which answers need more of a cluster than there is here. It may be nil.
+	Skip func(proof.Case) bool
+}
+
+// Prove is the author's proof as far as it goes without a real cluster, in a guest without the lab.
+func (l *Lab) Prove(t *testing.T, p Proof) {
+	steps := len(l.Engine.Lab.Steps)
+	t.Run("solved step by step", func(t *testing.T) {
+		l := l.On(t)
+		for n := 1; n <= steps; n++ {
+			l.Solve(n, n)
+			r := l.Verify(0)
+			require.Len(t, r.Steps, steps)
+			for _, s := range r.Steps {
+				if s.Step <= n {
+					require.Equal(t, check.Passed, s.State, "step %d after solving %d\n%s", s.Step, n, Explain(r))
+				} else {
+					require.NotEqual(t, check.Passed, s.State, "step %d before it is done", s.Step)
+				}
+			}
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	t.Run("verify changes nothing", func(t *testing.T) {
+		writes, before := l.API.Writes(), l.Snapshot(t)
+		l.On(t).Passes()
+		require.Equal(t, writes, l.API.Writes())
+		require.Equal(t, before, l.Snapshot(t))
+		l.ScratchIsEmpty(t)
+	})
+	t.Run("solve again changes nothing", func(t *testing.T) {
+		before := l.Snapshot(t)
+		l.On(t).Solve(1, steps)
+		require.Equal(t, before, l.Snapshot(t))
+	})
+	t.Run("undo", func(t *testing.T) {
+		l := l.On(t)
+		for _, u := range p.Undos {
+			l.Sh(u.Before())
+			for _, s := range l.Verify(0).Steps {
+				want := check.Passed
+				if s.Step == u.Step {
+					want = check.Failed
+				} else if slices.Contains(u.Then, s.Step) {
+					want = check.Skipped
+				}
+				require.Equal(t, want, s.State, "step %d after undoing %d", s.Step, u.Step)
+			}
+			l.Sh(u.After())
+		}
+	})
+	t.Run("answers", func(t *testing.T) {
+		tried := map[string]int{}
+		for _, c := range p.Cases {
+			if p.Skip != nil && p.Skip(c) {
+				continue
+			}
+			// From step 4 on each takes seconds, since all that a step needs is asked too.
+			if tried[fmt.Sprint(c.Step, c.Want)]++; c.Step >= 4 && tried[fmt.Sprint(c.Step, c.Want)] > 2 && os.Getenv("PROOF") != "all" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%d %s", c.Step, c.Name), func(t *testing.T) {
+				l := l.On(t)
+				l.Sh(c.Before())
+				r := l.Verify(c.Step)
+				l.Sh(c.After())
+				require.Equal(t, c.Want, r.State, "%s", Explain(r))
+				last := r.Steps[0].Checks[len(r.Steps[0].Checks)-1]
+				if c.WantCheck != "" {
+					require.Equal(t, c.WantCheck, last.ID, "%s", Explain(r))
+					require.NotEmpty(t, last.Hint)
+				}
+			})
+		}
+		l.On(t).Passes()
+	})
+	t.Run("the API server goes away", func(t *testing.T) {
+		l.API.Away(true)
+		defer l.API.Away(false)
+		for _, s := range l.On(t).Verify(0).Steps {
+			require.Equal(t, check.Error, s.State)
+		}
+	})
+	t.Run("reset", func(t *testing.T) {
+		l := l.On(t)
+		l.Reset()
+		for _, s := range l.Verify(0).Steps {
+			require.NotEqual(t, check.Passed, s.State)
+		}
+		l.Solve(1, 1)
+	})
+}
+
+// Interrupt ends a verify of a step at the check with the title, and wants nothing to be left of it.
+func (l *Lab) Interrupt(t *testing.T, step int, title string) {
+	before := l.Snapshot(t)
+	why := errors.New("Ctrl-C")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reached := false
+	l.Engine.Log = func(line string) {
+		if strings.HasSuffix(line, ": "+title) {
+			reached = true
+			cancel(why)
+		}
+	}
+	r, err := l.Engine.Verify(ctx, step, 0)
+	require.True(t, reached, "no check is called %s", title)
+	require.ErrorIs(t, err, why)
+	require.Equal(t, check.Error, r.State)
+	l.ScratchIsEmpty(t)
+	require.Equal(t, before, l.Snapshot(t))
+}
+
+// Whole holds a lab, its words, its proof and the code of its checks against each other. code are the files that name hints.
+func Whole(t *testing.T, lab labs.Lab, words text.Text, p Proof, code ...string) {
+	seen := map[string]bool{}
+	for i, step := range lab.Steps {
+		require.NotEmpty(t, step.Title)
+		require.NotEmpty(t, step.Goal)
+		require.NotEmpty(t, step.Note)
+		for _, need := range step.Needs {
+			require.Less(t, need, i+1, "step %d needs a later one", i+1)
+		}
+		for _, c := range step.Checks {
+			require.False(t, seen[c.ID], "%s is there twice", c.ID)
+			seen[c.ID] = true
+		}
+	}
+	for _, c := range lab.Fresh {
+		seen[c.ID] = true
+	}
+	for id := range words.Checks {
+		require.True(t, seen[id], "a title for a check that is not there: %s", id)
+	}
+	for _, c := range p.Cases {
+		require.True(t, c.WantCheck == "" || seen[c.WantCheck], "the proof wants a check that is not there: %s", c.WantCheck)
+	}
+	var all strings.Builder
+	for _, pattern := range code {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			all.Write(data)
+		}
+	}
+	for key := range words.Hints {
+		require.Contains(t, all.String(), `"`+key+`"`, "a hint that nothing gives")
+	}
+}
+
+// Complete wants enough answers for each step, all of them scripts that a shell can read.
+func (p Proof) Complete(t *testing.T, steps int) {
+	wrong, right, seen := map[int]int{}, map[int]int{}, map[string]bool{}
+	var scripts []string
+	for _, c := range p.Cases {
+		key := fmt.Sprint(c.Step, c.Name)
+		require.False(t, seen[key], "step %d has %q twice", c.Step, c.Name)
+		seen[key] = true
+		scripts = append(scripts, c.Before(), c.After())
+		if c.Want == check.Passed {
+			require.Empty(t, c.WantCheck, c.Name)
+			right[c.Step]++
+		} else {
+			require.NotEmpty(t, c.WantCheck, c.Name)
+			wrong[c.Step]++
+		}
+	}
+	for step := 1; step <= steps; step++ {
+		require.GreaterOrEqual(t, wrong[step], 6, "wrong answers to step %d", step)
+		require.GreaterOrEqual(t, right[step], 2, "right answers to step %d", step)
+	}
+	require.Len(t, p.Undos, steps)
+	for _, u := range p.Undos {
+		scripts = append(scripts, u.Before(), u.After())
+	}
+	for _, script := range scripts {
+		cmd := exec.Command("sh", "-n")
+		cmd.Stdin = strings.NewReader(script)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", out, script)
+	}
+}
