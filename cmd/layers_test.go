@@ -151,10 +151,10 @@ var owners = []struct {
 	{"golang.org/x/crypto/ssh", []string{"provision/ssh", "bootstrap/identity"}},
 	{"github.com/pulumi/", []string{"provision/stack"}},
 	{"github.com/argoproj/", []string{"labs/argo"}},
-	{"k8s.io/client-go", []string{"labs/kube", "labs/argo", "bootstrap/argocd", "provision/kubevirt"}},
+	{"k8s.io/client-go", []string{"labs/kube", "labs/argo", "bootstrap/argocd", "labs/labtest/tools", "provision/kubevirt"}},
 	{"github.com/google/go-containerregistry", []string{"images/"}},
 	{"github.com/rogpeppe/go-internal/testscript", []string{"-"}},
-	{"github.com/stretchr/testify", []string{"provision/run/runtest", "provision/drivertest"}},
+	{"github.com/stretchr/testify", []string{"provision/run/runtest", "provision/drivertest", "labs/labtest"}},
 }
 
 // imports maps each package, by its path below the module, to what its non-test files import.
@@ -275,7 +275,7 @@ func TestLayerRulesFindWhatTheyForbid(t *testing.T) {
 		"labctl in guest":  {"cmd/lab-ci", module + "/cmd/internal/labctl/labrun", "cmd/lab-ci runs in a guest and imports cmd/internal/labctl/labrun, which does not"},
 		"viper":            {"cmd/labctl", "github.com/spf13/viper", "cmd/labctl imports github.com/spf13/viper, which only config may"},
 		"argo types":       {"labs/catalog/ci", "github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1", "which only labs/argo may"},
-		"tests in program": {"provision/ssh", "github.com/stretchr/testify/require", "which only provision/run/runtest, provision/drivertest may"},
+		"tests in program": {"provision/ssh", "github.com/stretchr/testify/require", "which only provision/run/runtest, provision/drivertest, labs/labtest may"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			broken := violations(map[string][]string{tc.pkg: {tc.imports}})

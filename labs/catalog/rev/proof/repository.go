@@ -48,7 +48,7 @@ func releases() []Case {
 		wrong(1, "tag", "another tag", repo, `git -C $B tag V1 v1; git -C $B update-ref -d refs/tags/v1`),
 		wrong(1, "tag", "a branch instead of a tag", repo, commits+`git -C $B update-ref -d refs/tags/v1; git -C $B branch v1 "$first"`),
 		wrong(1, "tag", "a branch beside the tag", repo, commits+`git -C $B update-ref refs/heads/v1 "$first"`),
-		wrong(1, "tag", "the tag is on a later commit", repo, move+`move "$(git -C $B rev-parse refs/heads/main)"`),
+		wrong(1, "tag", "the tag is on a commit beside main", repo, move+`move "$(git -C $B -c user.name=x -c user.email=x@x commit-tree -m other -p "$first" "$first^{tree}")"`),
 		wrong(1, "tag", "the tag is on a file", repo, move+`move "$(git -C $B rev-parse refs/heads/main:app/release.yaml)"`),
 		right(1, "an annotated tag", repo, commits+`git -C $B tag -f -a -m "release v1" v1 "$first" >/dev/null`),
 		right(1, "no line end in v1.sha", []string{sha}, `tr -d '\n' < `+sha+` > $P/s; cp $P/s `+sha),
