@@ -115,3 +115,8 @@ func (u Undo) Before() string { return u.book.before(u.Keep, u.Setup) }
 
 // After puts it back.
 func (u Undo) After() string { return u.book.prelude() + "back\n" }
+
+// Pick is those of cases whose names are given for their step.
+func Pick(cases []Case, names map[int][]string) []Case {
+	return slices.DeleteFunc(cases, func(c Case) bool { return !slices.Contains(names[c.Step], c.Name) })
+}

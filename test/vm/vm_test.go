@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,8 +24,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cgoa-labs/labctl/labs"
-	"github.com/cgoa-labs/labctl/labs/catalog/ci/proof"
+	ciproof "github.com/cgoa-labs/labctl/labs/catalog/ci/proof"
+	revproof "github.com/cgoa-labs/labctl/labs/catalog/rev/proof"
 	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/proof"
 	"github.com/cgoa-labs/labctl/provision"
 	"github.com/cgoa-labs/labctl/provision/qemu/host"
 )
@@ -257,8 +260,14 @@ func TestLearner(t *testing.T) {
 		require.NotZero(t, cli(t, quick, "ssh", name, "--", fmt.Sprintf("timeout 10 bash -c '</dev/tcp/10.0.2.2/%d'", port)).code, "the host is not reachable from the guest")
 		require.Empty(t, reached)
 	})
-	t.Run("lab ci, fresh", func(t *testing.T) { fresh(t, name) })
-	t.Run("lab ci", func(t *testing.T) { proveCI(t, name) })
+	// Both labs live in one guest: the second is solved beside the first, and reset first.
+	for _, p := range proofs {
+		t.Run("lab "+p.lab+", fresh", func(t *testing.T) { p.fresh(t, name) })
+		t.Run("lab "+p.lab, func(t *testing.T) { p.prove(t, name) })
+	}
+	for _, p := range slices.Backward(proofs) {
+		t.Run("lab "+p.lab+", reset", func(t *testing.T) { p.reset(t, name) })
+	}
 	t.Run("full disk is an error, not a failure", func(t *testing.T) {
 		must(t, quick, "ssh", name, "--", "fallocate -l $(($(df --output=avail -B1 / | tail -n 1) - 50000000)) /root/full; dd if=/dev/zero of=/root/full2 bs=1M status=none; true")
 		res := cli(t, quick, "verify", "--lab", "ci", "-o", "json")
@@ -313,33 +322,53 @@ func twin(t *testing.T, name string) {
 	must(t, quick, "image", "inspect", "--verify")
 }
 
-// fresh wants a guest in which no step of lab ci is done, and none is in error.
-func fresh(t *testing.T, name string) {
-	r := report(t, quick, "verify", "--lab", "ci", "-i", name)
+// labProof is the author's proof of one lab.
+type labProof struct {
+	lab           string
+	cases, sample func() []proof.Case
+}
+
+var proofs = []labProof{
+	{"ci", ciproof.Cases, ciproof.Sample},
+	{"rev", revproof.Cases, revproof.Sample},
+}
+
+// thorough is what `make proof` sets: everything the catalogues have, and all steps judged after each. Without it, as in continuous
+// integration, it is a sample.
+var thorough = os.Getenv("PROOF") == "all"
+
+func (p labProof) verify(t *testing.T, name string, more ...string) labs.Report {
+	t.Helper()
+	return report(t, quick, append([]string{"verify", "--lab", p.lab, "-i", name}, more...)...)
+}
+
+func (p labProof) passes(t *testing.T, name string) {
+	t.Helper()
+	r := p.verify(t, name)
+	require.Len(t, r.Steps, 8)
+	require.Equal(t, check.Passed, r.State, explain(r))
+}
+
+// fresh wants a guest in which no step of the lab is done, and none is in error.
+func (p labProof) fresh(t *testing.T, name string) {
+	r := p.verify(t, name)
 	require.Len(t, r.Steps, 8)
 	for step, state := range states(r) {
 		require.Contains(t, []check.State{check.Failed, check.Skipped}, state, "step %d of a fresh guest\n%s", step, explain(r))
 	}
 }
 
-// thorough is what `make proof` sets: everything the catalogue has, and all steps judged after each. Without it, as in continuous
-// integration, it is a sample.
-var thorough = os.Getenv("PROOF") == "all"
-
-// proveCI is the author's proof of lab ci.
-func proveCI(t *testing.T, name string) {
-	verify := func(more ...string) labs.Report {
-		return report(t, quick, append([]string{"verify", "--lab", "ci", "-i", name}, more...)...)
-	}
+func (p labProof) prove(t *testing.T, name string) {
 	t.Run("solved step by step", func(t *testing.T) {
 		for step := 1; step <= 8; step++ {
-			r := report(t, laboro, "solve", "--lab", "ci", "-i", name, "--step", fmt.Sprint(step))
+			r := report(t, laboro, "solve", "--lab", p.lab, "-i", name, "--step", fmt.Sprint(step))
 			require.Equal(t, check.Passed, r.State, explain(r))
-			if !thorough && step < 8 {
-				require.NotEqual(t, check.Passed, verify("--step", fmt.Sprint(step+1)).State, "step %d before it is done", step+1)
+			if !thorough {
+				r = p.verify(t, name, "--step", fmt.Sprint(step))
+				require.Equal(t, check.Passed, r.State, explain(r))
 				continue
 			}
-			r = verify()
+			r = p.verify(t, name)
 			for done := 1; done <= step; done++ {
 				require.Equal(t, check.Passed, states(r)[done], "step %d after solving %d\n%s", done, step, explain(r))
 			}
@@ -347,26 +376,36 @@ func proveCI(t *testing.T, name string) {
 				require.NotEqual(t, check.Passed, states(r)[later], "step %d before it is done", later)
 			}
 		}
+		p.passes(t, name)
 	})
-	t.Run("answers", func(t *testing.T) { proveAnswers(t, name) })
-	t.Run("solved twice", func(t *testing.T) {
-		require.Equal(t, check.Passed, report(t, laboro, "solve", "--lab", "ci", "-i", name).State)
-		r := verify()
-		require.Equal(t, check.Passed, r.State, explain(r))
-	})
-	t.Run("reset", func(t *testing.T) {
-		r := report(t, laboro, "reset", "--lab", "ci", "-i", name, "--yes")
-		require.Equal(t, check.Passed, r.State, "%+v", r.Left)
-		require.Empty(t, r.Left)
-		fresh(t, name)
-	})
+	if t.Failed() {
+		return
+	}
+	t.Run("answers", func(t *testing.T) { p.answers(t, name) })
+	if thorough {
+		t.Run("solved twice", func(t *testing.T) {
+			require.Equal(t, check.Passed, report(t, laboro, "solve", "--lab", p.lab, "-i", name).State)
+		})
+		p.passes(t, name)
+	}
 }
 
-// proveAnswers makes wrong answers and other right ones in a guest where all steps pass: a sample, or all there are.
-func proveAnswers(t *testing.T, name string) {
-	cases := proof.Sample()
+// reset puts the lab back to its start; the labs before it stay as they are.
+func (p labProof) reset(t *testing.T, name string) {
+	r := report(t, laboro, "reset", "--lab", p.lab, "-i", name, "--yes")
+	require.Equal(t, check.Passed, r.State, "%+v", r.Left)
+	require.Empty(t, r.Left)
+	p.fresh(t, name)
+	if p.lab != proofs[0].lab {
+		proofs[0].passes(t, name)
+	}
+}
+
+// answers makes wrong answers and other right ones in a guest where all steps pass: a sample, or all there are.
+func (p labProof) answers(t *testing.T, name string) {
+	cases := p.sample()
 	if thorough {
-		cases = proof.Cases()
+		cases = p.cases()
 	}
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("step %d %s", c.Step, c.Name), func(t *testing.T) {
@@ -375,7 +414,7 @@ func proveAnswers(t *testing.T, name string) {
 				require.Zero(t, res.code, "%s\n%s", res.stdout, res.stderr)
 			}
 			shell(c.Before())
-			r := report(t, quick, "verify", "--lab", "ci", "-i", name, "--step", fmt.Sprint(c.Step))
+			r := p.verify(t, name, "--step", fmt.Sprint(c.Step))
 			shell(c.After())
 			require.Equal(t, c.Want, r.State, explain(r))
 			if c.WantCheck != "" {

@@ -12,9 +12,12 @@ import (
 
 func TestTheProofIsComplete(t *testing.T) {
 	labtest.Proof{Cases: proof.Cases(), Undos: proof.Undos()}.Complete(t, 8)
+}
+
+func TestTheSampleIsInTheCatalogue(t *testing.T) {
 	states := map[check.State]int{}
 	for _, c := range proof.Sample() {
 		states[c.Want]++
 	}
-	require.Equal(t, map[check.State]int{check.Failed: 8, check.Passed: 2}, states, "the sample has a mistake for each step")
+	require.Equal(t, map[check.State]int{check.Failed: 5, check.Passed: 1}, states)
 }

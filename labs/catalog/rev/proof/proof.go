@@ -90,3 +90,13 @@ func Cases() []Case {
 	}
 	return all
 }
+
+// Sample are the few of Cases for which there is time in every run of the tests: mistakes that learners make often, and a right answer
+// that is not the text's.
+func Sample() []Case {
+	return proof.Pick(Cases(), map[int][]string{
+		2: {"rev-sha tracks the tag"},
+		5: {"only v1", "grep and no loop"},
+		7: {"a plain copy"},
+	})
+}
