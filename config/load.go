@@ -77,7 +77,7 @@ func Load(file string, flags []Flag) (Loaded, error) {
 		if dir == "" {
 			user, err := os.UserHomeDir()
 			if err != nil {
-				return l, fmt.Errorf("find the home folder: %w", err)
+				return l, &layout.HomeError{}
 			}
 			dir = filepath.Join(user, ".config")
 		}
@@ -206,7 +206,7 @@ func absolute(path, base string) (string, error) {
 	if path == "~" || strings.HasPrefix(path, "~/") {
 		user, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("find the home folder: %w", err)
+			return "", &layout.HomeError{}
 		}
 		return filepath.Join(user, path[1:]), nil
 	}

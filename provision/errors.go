@@ -81,6 +81,11 @@ func (e *BootError) Error() string {
 
 func (e *BootError) Unwrap() error { return e.Err }
 
+// Hint is the next action.
+func (e *BootError) Hint() string {
+	return "the same command again starts it anew; `labctl doctor` checks this host"
+}
+
 // PortError says that the wanted SSH port cannot be had; nothing was changed.
 type PortError struct {
 	Port int

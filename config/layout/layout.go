@@ -41,11 +41,19 @@ func CheckName(kind, name string) error {
 	return nil
 }
 
+// HomeError says that the environment does not name the user's home folder.
+type HomeError struct{}
+
+func (e *HomeError) Error() string { return "your home folder is not known: HOME is not set" }
+
+// Hint is the next action.
+func (e *HomeError) Hint() string { return "set HOME" }
+
 // Default is the home of the current user: XDG_DATA_HOME and XDG_CACHE_HOME where set, else below HOME.
 func Default() (Home, error) {
 	user, err := os.UserHomeDir()
 	if err != nil {
-		return Home{}, fmt.Errorf("find the home folder: %w", err)
+		return Home{}, &HomeError{}
 	}
 	state := os.Getenv("XDG_DATA_HOME")
 	if state == "" {

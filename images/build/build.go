@@ -214,12 +214,13 @@ const secondsFile = "seconds"
 
 // publish moves the baked files into the image's folder and seals them. The image that was there stays whole until the last
 // moment; instances keep their own copy of nothing, so callers do not build an image that an instance stands on.
-func publish(ctx context.Context, s *state, progress func(string)) error {
+func publish(ctx context.Context, s *state, progress func(string)) (err error) {
 	dir := s.Home.Image(s.Name)
 	tmp := layout.ImageDir(besideImage(s.Home, s.Name, newSuffix))
 	if err := os.RemoveAll(string(tmp)); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(string(tmp))) }()
 	if err := os.MkdirAll(string(tmp), 0o700); err != nil {
 		return err
 	}

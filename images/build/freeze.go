@@ -115,7 +115,7 @@ func freeze(ctx context.Context, s *state, out string, progress func(string)) (e
 const frozenAtFile = "frozen-at"
 
 // publishFrozen puts the frozen guest beside the image's files, under a name of its own, and removes those that nobody needs.
-func publishFrozen(ctx context.Context, s *state, key string, progress func(string)) error {
+func publishFrozen(ctx context.Context, s *state, key string, progress func(string)) (err error) {
 	from := layout.FrozenDir(s.dirs[stageFreeze])
 	at, err := os.ReadFile(filepath.Join(string(from), frozenAtFile))
 	if err != nil {
@@ -130,6 +130,7 @@ func publishFrozen(ctx context.Context, s *state, key string, progress func(stri
 	if err := os.RemoveAll(string(tmp)); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(string(tmp))) }()
 	if err := os.MkdirAll(string(tmp), 0o700); err != nil {
 		return err
 	}

@@ -46,8 +46,11 @@ func (d driver) Start(context.Context, string, func(string)) (provision.Endpoint
 	return provision.Endpoint{}, errors.New("this driver boots nothing")
 }
 
-func (d driver) Status(context.Context, string) (provision.Status, error) {
-	return provision.Status{}, nil
+func (d driver) Status(_ context.Context, name string) (provision.Status, error) {
+	if _, err := os.Stat(string(d.home.Instance(name))); err != nil {
+		return provision.Status{Name: name, Power: provision.Absent}, nil
+	}
+	return provision.Status{Name: name, Power: provision.Running, PID: 4711}, nil
 }
 
 func (d driver) Delete(_ context.Context, name string) error {
@@ -216,6 +219,9 @@ func TestLeftovers(t *testing.T) {
 	var paths []string
 	for _, l := range left {
 		paths = append(paths, l.Path)
+		if l.Path == half {
+			require.Equal(t, 4711, l.PID, "the machine in it is named")
+		}
 	}
 	require.ElementsMatch(t, []string{half, publishing, freezing}, paths)
 

@@ -45,7 +45,12 @@ func Leftovers(opts Options) ([]provision.Leftover, error) {
 	}
 	var left []provision.Leftover
 	for _, half := range halves {
-		left = append(left, provision.Leftover{Kind: "folder", Path: half, Why: "a build that was interrupted"})
+		l := provision.Leftover{Kind: "folder", Path: half, Why: "a build that was interrupted"}
+		home := bakeHome(half)
+		if st, err := opts.NewDriver(home).Status(context.Background(), bakeName); err == nil && st.PID != 0 {
+			l.PID, l.Why = st.PID, "a build that was interrupted; its machine still runs"
+		}
+		left = append(left, l)
 	}
 	lock := opts.imageLock()
 	if ok, err := lock.TryLock(); err != nil || !ok {

@@ -44,12 +44,12 @@ func (d *Driver) Create(ctx context.Context, spec provision.Spec) error {
 	if err := d.admit(ctx, spec); err != nil {
 		return err
 	}
-	rec, err = d.begin(ctx, spec)
-	if err != nil {
-		return err
+	if rec, err = d.begin(ctx, spec); err == nil {
+		err = d.fill(ctx, rec)
 	}
-	if err := d.fill(ctx, rec); err != nil {
-		return err
+	if err != nil {
+		// Nothing of it was ever used.
+		return errors.Join(err, d.discard(spec.Name))
 	}
 	rec.Complete, rec.Fresh = true, true
 	if err := d.store.Save(rec); err != nil {

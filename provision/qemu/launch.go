@@ -69,6 +69,10 @@ func (d *Driver) launch(ctx context.Context, rec *state.Record, progress func(st
 		Name: spec.Name, Dir: dir, Image: spec.Image, KernelArgs: meta.KernelArgs, Type: machine, Accelerator: choice.Accelerator,
 		CPUs: spec.CPUs, MemoryMiB: spec.MemoryMiB, SSHPort: rec.Spec.SSHPort, Memory: memory, FrozenDisk: frozenDisk, NoSandbox: d.opts.NoSandbox,
 	}.Args()
+	// QEMU would make it readable for all.
+	if err := os.WriteFile(dir.Console(), nil, 0o600); err != nil {
+		return none, fmt.Errorf("make the guest's console: %w", err)
+	}
 	p, err := d.exec(ctx, dir.QEMULog(), args)
 	if err != nil {
 		return none, err

@@ -122,7 +122,7 @@ func (d *Driver) checkAccelerator(ctx context.Context) (string, error) {
 	}
 	known := chooser.Known()
 	if d.opts.Accelerator == argv.KVM && known.Accelerator == argv.TCG {
-		return "", &provision.HostError{Problem: "KVM was asked for: " + known.Why, Fix: "set the accelerator to auto"}
+		return "", &provision.HostError{Problem: "KVM was asked for, but " + known.Cause, Fix: "set the accelerator to auto"}
 	}
 	return known.Why, nil
 }

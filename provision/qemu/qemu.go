@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -231,6 +232,9 @@ func (d *Driver) ConsoleTail(name string, limit int) string {
 	return tail(d.home.Instance(name).Console(), limit)
 }
 
+// escapes are a terminal's control sequences.
+var escapes = regexp.MustCompile(`\x1b(\[[0-9;?!]*[ -/]*[@-~]|[@-Z\\^_])`)
+
 // tail is the end of a text file in whole lines, at most limit bytes, without what would change a terminal.
 func tail(path string, limit int) string {
 	file, err := os.Open(path)
@@ -256,6 +260,7 @@ func tail(path string, limit int) string {
 			text = rest
 		}
 	}
+	text = escapes.ReplaceAllString(text, "")
 	text = strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsPrint(r) && r != unicode.ReplacementChar {
 			return r

@@ -123,6 +123,12 @@ func (d *Driver) bringUp(ctx context.Context, rec *state.Record, p host.Process,
 			deadline = time.Now().Add(min(limits.boot, thawTime))
 		}
 		if err := d.thaw(ctx, rec); err != nil {
+			// QEMU ends itself where it cannot load a state, and its own words say more than the monitor's.
+			soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			if p.WaitExit(soon) == nil {
+				err = died(dir.QEMULog())
+			}
 			return stage, err
 		}
 	}

@@ -34,7 +34,7 @@ func tool(wanted, name string) (string, error) {
 	}
 	path, err := exec.LookPath(wanted)
 	if err != nil {
-		return "", &provision.HostError{Problem: fmt.Sprintf("%s is not installed (%v)", name, err), Fix: install}
+		return "", &provision.HostError{Problem: name + " is not installed, or not on PATH", Fix: install}
 	}
 	return path, nil
 }
@@ -91,7 +91,7 @@ func (d *Driver) machineType(ctx context.Context, kept string) (string, error) {
 func died(log string) error {
 	said := tail(log, 2000)
 	if said == "" {
-		return errors.New("QEMU ended without a message")
+		return errors.New("QEMU ended without a message, as when it is killed from outside")
 	}
 	return fmt.Errorf("QEMU ended: %s", strings.ReplaceAll(said, "\n", " | "))
 }

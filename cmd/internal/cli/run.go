@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -46,6 +47,12 @@ func Run(ctx context.Context, s Streams, root *cobra.Command, args []string, o O
 
 	start := time.Now()
 	err := execute(ctx, root, o.Log)
+	if results, ok := s.Out.(*Results); ok && results.lost() != nil {
+		// Whatever the verdict was, nobody has seen it.
+		if exit := (*ExitError)(nil); err == nil || errors.As(err, &exit) {
+			err = fmt.Errorf("write the result: %w", results.lost())
+		}
+	}
 	n := code(err, o.Classify)
 	log, _ := o.Log()
 	var interrupt *InterruptError
@@ -75,19 +82,27 @@ func execute(ctx context.Context, root *cobra.Command, log func() (*slog.Logger,
 	return root.ExecuteContext(ctx)
 }
 
-// interruptible ends ctx at the first signal and the program at the second.
+// again is from when on a second signal is one that somebody sent because the first was not enough. Programs such as timeout(1) send
+// one to the process and, at once, another to its group.
+const again = 500 * time.Millisecond
+
+// interruptible ends ctx at the first signal and the program at a later one.
 func interruptible(parent context.Context, s Streams, program string, kill func(int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	done := make(chan struct{})
 	go func() {
-		for count := 0; ; count++ {
+		var first time.Time
+		for {
 			select {
 			case <-done:
 				return
 			case sig := <-signals:
-				if count > 0 {
+				if !first.IsZero() && time.Since(first) < again {
+					continue
+				}
+				if !first.IsZero() {
 					say(s, program+": ended at once; the next command may find something half done and will say so")
 					kill(Interrupted)
 					return
@@ -97,6 +112,7 @@ func interruptible(parent context.Context, s Streams, program string, kill func(
 					name = sig.String()
 				}
 				say(s, program+": stopping ("+name+"); once more ends it at once")
+				first = time.Now()
 				cancel(&InterruptError{Signal: name})
 			}
 		}

@@ -3,9 +3,12 @@ package labctl
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/about"
@@ -38,11 +41,19 @@ func New(f *factory.Factory) *cobra.Command {
 			if isAboutCommands(cmd) {
 				return nil // help must work whatever the settings are
 			}
+			if err := nothingEmpty(cmd, args); err != nil {
+				return err
+			}
 			if err := f.Load(cmd); err != nil {
 				return err
 			}
 			if err := supported(runtime.GOOS, runtime.GOARCH); err != nil && cmd.Name() != "version" {
 				return err
+			}
+			if !slices.Contains([]string{"version", "config", "show"}, cmd.Name()) {
+				if err := f.CheckState(); err != nil {
+					return err
+				}
 			}
 			log, _ := f.Log()
 			log.Debug("begin", "command", cmd.CommandPath(), "args", args)
@@ -69,6 +80,24 @@ func New(f *factory.Factory) *cobra.Command {
 	root.SetHelpCommandGroupID(other)
 	root.SetCompletionCommandGroupID(other)
 	return root
+}
+
+// nothingEmpty refuses what a script passes on from a variable that is not set: an empty name must not mean "the only one".
+func nothingEmpty(cmd *cobra.Command, args []string) error {
+	const fix = "is a variable that you use there not set?"
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		args = args[:dash] // what follows is another program's
+	}
+	if slices.Contains(args, "") {
+		return &cli.UsageError{Msg: fmt.Sprintf("`%s` was given an empty argument", cmd.CommandPath()), Fix: fix}
+	}
+	var err error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Value.Type() == "string" && flag.Value.String() == "" {
+			err = &cli.UsageError{Msg: "--" + flag.Name + " was given an empty value", Fix: fix}
+		}
+	})
+	return err
 }
 
 // PlatformError says that labctl cannot work here at all.

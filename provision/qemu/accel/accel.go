@@ -41,7 +41,11 @@ type Chooser struct {
 }
 
 // Choice is an accelerator, and why that one, in one line.
-type Choice struct{ Accelerator, Why string }
+type Choice struct {
+	Accelerator, Why string
+	// Cause is why KVM is not used, empty where it is or is not known yet.
+	Cause string
+}
 
 // facts is the kept answer.
 type facts struct {
@@ -59,7 +63,7 @@ const schema = "labctl.dev/host/v1"
 func (c Chooser) Choose(ctx context.Context, want string, image layout.ImageDir) (Choice, error) {
 	switch want {
 	case argv.TCG:
-		return Choice{argv.TCG, "software emulation, as asked for"}, nil
+		return Choice{Accelerator: argv.TCG, Why: "software emulation, as asked for"}, nil
 	case Auto, argv.KVM, "":
 	default:
 		return Choice{}, &provision.HostError{Problem: fmt.Sprintf("there is no accelerator %q", want), Fix: "use auto, kvm or tcg"}
@@ -76,30 +80,34 @@ func (c Chooser) Choose(ctx context.Context, want string, image layout.ImageDir)
 			}
 		}
 		if known.KVM {
-			return Choice{argv.KVM, known.Why}, nil
+			return Choice{Accelerator: argv.KVM, Why: known.Why}, nil
 		}
 		why = known.Why
 	}
 	if want == argv.KVM {
 		return Choice{}, &provision.HostError{Problem: "KVM cannot be used: " + why, Fix: "let labctl use software emulation (accelerator auto or tcg): it is slower and needs nothing"}
 	}
-	return Choice{argv.TCG, "software emulation, which is slower: " + why}, nil
+	return emulate(why), nil
+}
+
+func emulate(cause string) Choice {
+	return Choice{Accelerator: argv.TCG, Why: "software emulation, which is slower: " + cause, Cause: cause}
 }
 
 // Known is the answer without probing: what is known already, or that it will be found out.
 func (c Chooser) Known() Choice {
 	if why := c.closed(); why != "" {
-		return Choice{argv.TCG, "software emulation, which is slower: " + why}
+		return emulate(why)
 	}
 	switch known, err := c.recall(); {
 	case err != nil:
-		return Choice{"", err.Error()}
+		return Choice{Why: err.Error()}
 	case known == nil:
-		return Choice{"", "KVM will be tried when the first instance starts"}
+		return Choice{Why: "KVM will be tried when the first instance starts"}
 	case known.KVM:
-		return Choice{argv.KVM, known.Why}
+		return Choice{Accelerator: argv.KVM, Why: known.Why}
 	default:
-		return Choice{argv.TCG, "software emulation, which is slower: " + known.Why}
+		return emulate(known.Why)
 	}
 }
 

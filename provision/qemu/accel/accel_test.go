@@ -127,7 +127,7 @@ func TestNoKVM(t *testing.T) {
 	f.Device = "/no/such/device"
 	choice, err := f.Choose(t.Context(), accel.Auto, f.image)
 	require.NoError(t, err)
-	require.Equal(t, accel.Choice{Accelerator: argv.TCG, Why: "software emulation, which is slower: this host has no /no/such/device"}, choice)
+	require.Equal(t, accel.Choice{Accelerator: argv.TCG, Why: "software emulation, which is slower: this host has no /no/such/device", Cause: "this host has no /no/such/device"}, choice)
 	require.Equal(t, choice, f.Known())
 	_, err = f.Choose(t.Context(), argv.KVM, f.image)
 	require.ErrorContains(t, err, "no /no/such/device")

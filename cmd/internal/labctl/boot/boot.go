@@ -33,6 +33,9 @@ func (e *timeoutError) Hint() string {
 	return "a busy machine needs more: stop other instances, or allow more with --timeout or timeouts.boot"
 }
 
+// errMachineEnded is why a guest that was still starting will never be ready.
+var errMachineEnded = errors.New("its machine has ended meanwhile: it was stopped, or ended from outside")
+
 // WaitReady waits until the guest keeps the guest contract.
 func WaitReady(ctx context.Context, f *factory.Factory, driver provision.Driver, name string, guest factory.Guest, progress func(string)) ([]check.Result, error) {
 	var results []check.Result
@@ -51,7 +54,7 @@ func WaitReady(ctx context.Context, f *factory.Factory, driver provision.Driver,
 				// Over a connection that is lost nothing will ever be heard.
 				st, err := driver.Status(ctx, name)
 				if err == nil && st.Power != provision.Running {
-					give(&provision.BootError{Name: name, Stage: "platform", Console: driver.ConsoleTail(name, 2000), Err: fmt.Errorf("the machine has ended: %s", r.Got)})
+					give(&provision.BootError{Name: name, Stage: "platform", Console: driver.ConsoleTail(name, 2000), Err: errMachineEnded})
 					return check.Outcome{}, err
 				}
 				if again, err := f.Connect(ctx, st); err == nil {

@@ -5,9 +5,11 @@ package factory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -44,6 +46,8 @@ type Images interface {
 	Verify(ctx context.Context, img images.Image, progress func(detail string)) error
 	// Prove is Verify that reads only what has changed since it was read; known says that there was nothing to read.
 	Prove(ctx context.Context, img images.Image, progress func(detail string)) (known bool, err error)
+	// Check is Verify by names and sizes alone.
+	Check(img images.Image) error
 	Remove(ctx context.Context, name string) error
 }
 
@@ -156,6 +160,19 @@ func (f *Factory) Settings() config.Loaded {
 // Home is where state and cache live.
 func (f *Factory) Home() layout.Home { return f.Settings().Home() }
 
+// CheckState refuses a state folder that cannot be looked into; one that is not there yet will be made.
+func (f *Factory) CheckState() error {
+	path := f.Home().State
+	_, err := os.ReadDir(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return &cli.UsageError{
+		Msg: fmt.Sprintf("the state folder %s cannot be used: %v", path, errors.Unwrap(err)),
+		Fix: "choose another with --state-dir, LABCTL_STATE_DIR or stateDir in the settings",
+	}
+}
+
 // UI is how results and progress are written.
 func (f *Factory) UI() *ui.UI {
 	if f.ui == nil {
@@ -208,8 +225,9 @@ func Classify(err error) (int, bool) {
 	var conflict *provision.ConflictError
 	var spec *provision.SpecError
 	var image *images.NotFoundError
+	var home *layout.HomeError
 	switch {
-	case errors.As(err, &settings), errors.As(err, &name), errors.As(err, &instance), errors.As(err, &conflict), errors.As(err, &spec), errors.As(err, &image):
+	case errors.As(err, &home), errors.As(err, &settings), errors.As(err, &name), errors.As(err, &instance), errors.As(err, &conflict), errors.As(err, &spec), errors.As(err, &image):
 		return cli.BadUsage, true
 	}
 	return 0, false

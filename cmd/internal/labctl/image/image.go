@@ -75,6 +75,9 @@ func list(ctx context.Context, f *factory.Factory, format ui.Format) error {
 			Images []images.Image `json:"images"`
 		}{ui.Schema("images"), all})
 	}
+	if len(bad) > 0 && len(all) == 0 {
+		return cli.Exit(cli.Trouble)
+	}
 	if len(all) == 0 {
 		f.UI().Note("there is no image yet; `labctl up` or `labctl image build` makes one")
 		return nil
@@ -94,7 +97,7 @@ func newInspect(f *factory.Factory) *cobra.Command {
 	var format ui.Format
 	cmd := &cobra.Command{
 		Use:     "inspect [NAME]",
-		Short:   "Show what a golden image is made of, and prove it whole",
+		Short:   "Show what a golden image is made of, and check that it is there",
 		Long:    "Show what a golden image is made of: versions, stand-ins, files. With --verify every file is read and compared with its digest.",
 		Example: "  labctl image inspect\n  labctl image inspect lab --verify",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -144,6 +147,9 @@ func inspect(ctx context.Context, f *factory.Factory, name string, verify bool, 
 	}
 	users, err := usedBy(ctx, f, img.Dir)
 	if err != nil {
+		return err
+	}
+	if err := f.Images().Check(img); err != nil {
 		return err
 	}
 	if verify {
