@@ -231,7 +231,7 @@ func TestLearner(t *testing.T) {
 	})
 	t.Run("twin", func(t *testing.T) { twin(t, name) })
 	t.Run("stop and start", func(t *testing.T) {
-		const bootID, sleeper = "cat /proc/sys/kernel/random/boot_id", "pgrep -f 'sleep 86399'"
+		const bootID, sleeper = "cat /proc/sys/kernel/random/boot_id", "pgrep -f '[s]leep 86399'"
 		must(t, quick, "ssh", name, "--", "nohup sleep 86399 >/dev/null 2>&1 & echo kept > /dev/shm/memory")
 		before, process := must(t, quick, "ssh", name, "--", bootID).stdout, must(t, quick, "ssh", name, "--", sleeper).stdout
 		must(t, quick, "stop", name)
