@@ -55,7 +55,7 @@ func (d *Driver) Freeze(ctx context.Context, name string, dir layout.FrozenDir, 
 	}
 	p, running := d.process(name, rec.Run)
 	switch {
-	case !running || !rec.Run.Ready:
+	case !running || rec.Run == nil || !rec.Run.Ready:
 		return &provision.NotRunningError{Name: name}
 	case !rec.Spec.Freezable:
 		return fmt.Errorf("instance %q was not made to be frozen", name)

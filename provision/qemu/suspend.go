@@ -30,7 +30,7 @@ func (d *Driver) Suspend(ctx context.Context, name string, progress func(string)
 		return err
 	}
 	p, running := d.process(name, rec.Run)
-	if !running || !rec.Run.Ready {
+	if !running || rec.Run == nil || !rec.Run.Ready {
 		return d.powerOff(ctx, rec)
 	}
 	if rec.Suspended == nil {

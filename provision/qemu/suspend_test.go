@@ -139,3 +139,19 @@ func TestAFailedSuspendLeavesTheGuestRunning(t *testing.T) {
 	require.Equal(t, provision.Running, b.power(t, "ada"))
 	b.requireNothingLeft(t)
 }
+
+// TestSuspendOfAnUnrecordedMachine powers it off: a start that was killed before it could record the machine has not handed it out.
+func TestSuspendOfAnUnrecordedMachine(t *testing.T) {
+	b := newBench(t, "")
+	b.start(t, b.spec("ada"))
+	rec, err := b.store.Load("ada")
+	require.NoError(t, err)
+	rec.Run = nil
+	require.NoError(t, b.store.Save(rec))
+	require.NoError(t, b.Suspend(t.Context(), "ada", nothing))
+	require.Zero(t, b.machines(t))
+	st, err := b.Status(t.Context(), "ada")
+	require.NoError(t, err)
+	require.False(t, st.Suspended)
+	b.requireNothingLeft(t)
+}
