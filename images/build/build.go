@@ -45,6 +45,9 @@ type Options struct {
 	Connect func(ctx context.Context, endpoint provision.Endpoint) (run.Runner, func() error, error)
 	// Shape is that of the frozen guest beside the image; the zero value makes none.
 	Shape Shape
+	// Warm does in a guest, before it is frozen, what clones would all do first; nil for nothing. What it brings need not be the newest:
+	// the frozen guest is not made anew for it.
+	Warm func(ctx context.Context, guest run.Runner, progress func(string)) error
 	// ReadyTimeout bounds the wait for the platform in the first boot.
 	ReadyTimeout time.Duration
 }

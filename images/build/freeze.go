@@ -21,7 +21,7 @@ import (
 const stageFreeze = "freeze"
 
 // freezeRecipe changes when the guest is made ready for freezing differently.
-const freezeRecipe = "1"
+const freezeRecipe = "2"
 
 // Shape is what a frozen guest is made with; only instances of the same shape can be its clones.
 type Shape struct{ CPUs, MemoryMiB, DiskGiB int }
@@ -99,6 +99,11 @@ func freeze(ctx context.Context, s *state, out string, progress func(string)) (e
 		return err
 	}
 	progress("warm up")
+	if s.Warm != nil {
+		if err := s.Warm(ctx, guest.runner, progress); err != nil {
+			return errors.Join(err, guest.close())
+		}
+	}
 	_, err = guest.runner.Run(ctx, run.Cmd{Argv: []string{"sh", "-s"}, Stdin: strings.NewReader(warmScript)})
 	// The connection must not be in the frozen guest.
 	if err := errors.Join(err, guest.close()); err != nil {
