@@ -24,6 +24,8 @@ type Step struct {
 	Title string `json:"title"`
 	Goal  string `json:"goal"`
 	Note  string `json:"note"`
+	// Hints lead to the step's solution, each nearer than the one before.
+	Hints []string `json:"hints"`
 }
 
 // Parse reads a text; a key that it does not know is an error. lab and file say whose it is.
