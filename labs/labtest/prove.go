@@ -188,6 +188,38 @@ func Whole(t *testing.T, lab labs.Lab, words text.Text, p Proof, code ...string)
 	for key := range words.Hints {
 		require.Contains(t, all.String(), `"`+key+`"`, "a hint that nothing gives")
 	}
+	translated(t, lab.ID, words)
+}
+
+// stepHints is how many hints lead to a step's solution.
+const stepHints = 3
+
+// translated wants every file of the lab's texts whole, and with the keys that words has: none is missing, none is too much.
+func translated(t *testing.T, lab string, words text.Text) {
+	files, err := filepath.Glob("text/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		said, err := text.Parse(lab, file, data)
+		require.NoError(t, err)
+		for what, sentence := range map[string]string{"title": said.Title, "goal": said.Goal, "why": said.Why} {
+			require.NotEmpty(t, sentence, "%s: %s", file, what)
+		}
+		require.Len(t, said.Steps, len(words.Steps), file)
+		for i, step := range said.Steps {
+			require.Len(t, step.Hints, stepHints, "%s: step %d", file, i+1)
+			require.NotContains(t, append([]string{step.Title, step.Goal, step.Note}, step.Hints...), "", "%s: step %d", file, i+1)
+		}
+		require.Len(t, said.References, len(words.References), file)
+		for what, maps := range map[string][2]map[string]string{"checks": {words.Checks, said.Checks}, "hints": {words.Hints, said.Hints}} {
+			for key := range maps[0] {
+				require.NotEmpty(t, maps[1][key], "%s: %s: %s", file, what, key)
+			}
+			require.Len(t, maps[1], len(maps[0]), "%s: %s", file, what)
+		}
+	}
 }
 
 // Complete wants enough answers for each step, all of them scripts that a shell can read.
