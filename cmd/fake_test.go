@@ -154,6 +154,33 @@ func (d *fakeDriver) Start(ctx context.Context, name string, progress func(strin
 	return d.Endpoint(ctx, name)
 }
 
+func (d *fakeDriver) Renew(ctx context.Context, spec provision.Spec, keep string, ready func(context.Context, provision.Endpoint) error, progress func(string)) error {
+	before, err := d.Status(ctx, spec.Name)
+	if err != nil {
+		return err
+	}
+	if err := d.Delete(ctx, spec.Name); err != nil {
+		return err
+	}
+	err = d.Create(ctx, spec)
+	var ep provision.Endpoint
+	if err == nil {
+		ep, err = d.Start(ctx, spec.Name, progress)
+	}
+	if err == nil {
+		err = ready(ctx, ep)
+	}
+	before.Power, before.PID = provision.Stopped, 0
+	if err != nil {
+		return &provision.RenewError{Name: spec.Name, Err: errors.Join(err, d.save(before))}
+	}
+	if before.Name = keep; keep == "" {
+		return nil
+	}
+	before.Suspended = true
+	return d.save(before)
+}
+
 func (d *fakeDriver) Stop(ctx context.Context, name string) error {
 	st, err := d.Status(ctx, name)
 	if err != nil {

@@ -156,3 +156,32 @@ type SpecError struct{ Field, Got, Want string }
 func (e *SpecError) Error() string {
 	return fmt.Sprintf("%s is %s, but must be %s", e.Field, e.Got, e.Want)
 }
+
+// UnsettledError says that making an instance anew was interrupted, so that its machine is about to be discarded.
+type UnsettledError struct{ Name string }
+
+func (e *UnsettledError) Error() string {
+	return fmt.Sprintf("making instance %q anew was interrupted, and what was there before was not put back yet", e.Name)
+}
+
+// Hint is the next action.
+func (e *UnsettledError) Hint() string {
+	return "`labctl start " + e.Name + "` puts it back and goes on with it; `labctl reset --vm -i " + e.Name + "` makes it anew"
+}
+
+// RenewError says that an instance could not be made anew, and that what was there before is back.
+type RenewError struct {
+	Name string
+	Err  error
+}
+
+func (e *RenewError) Error() string {
+	return fmt.Sprintf("instance %q was not made anew; what was there before is back, and off: %v", e.Name, e.Err)
+}
+
+func (e *RenewError) Unwrap() error { return e.Err }
+
+// Hint is the next action.
+func (e *RenewError) Hint() string {
+	return "`labctl start " + e.Name + "` goes on with it; the same command again tries anew"
+}

@@ -55,9 +55,11 @@ type Status struct {
 	// Frozen is the name of the frozen guest that the instance is a clone of, empty where it was booted.
 	Frozen string `json:"frozen,omitempty"`
 	// Suspended says of a stopped instance that its memory was kept, so that Start resumes it.
-	Suspended bool      `json:"suspended,omitempty"`
-	Started   time.Time `json:"started,omitzero"`
-	Created   time.Time `json:"created,omitzero"`
+	Suspended bool `json:"suspended,omitempty"`
+	// Waiting is the instance that this one is about to take the place of; see Renewer.
+	Waiting *Status   `json:"waiting,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	Created time.Time `json:"created,omitzero"`
 }
 
 // Endpoint is how to reach a running instance by SSH. Host is always a loopback address.
@@ -118,6 +120,16 @@ type Suspender interface {
 	// Suspend is Stop that keeps the memory. What is off, or was not ready yet, is stopped as Stop does it. It returns *ResourceError, and
 	// leaves the guest running, where the host's disk has no room for the memory.
 	Suspend(ctx context.Context, name string, progress func(stage string)) error
+}
+
+// Renewer is a Driver that can put a new instance in the place of one, and the old one back where that fails.
+type Renewer interface {
+	Driver
+	// Renew makes and starts an instance of spec in the place of the one of that name, and calls ready when it answers. The old one,
+	// which is off from then on, is kept until ready has returned nil; where anything fails before, or labctl is ended, it is put
+	// back, and the error is a *RenewError. In the end it is removed, or with keep goes on as a stopped instance of that name, with
+	// its memory kept.
+	Renew(ctx context.Context, spec Spec, keep string, ready func(context.Context, Endpoint) error, progress func(stage string)) error
 }
 
 // Info describes a driver.

@@ -22,6 +22,9 @@ type Home struct {
 // SocketPathLimit is the longest path a unix socket may have on Linux (sun_path, 108 bytes with its NUL).
 const SocketPathLimit = 107
 
+// NameMax is the longest name.
+const NameMax = 32
+
 // NamePattern is what an instance or image name must match: a DNS label that is short enough for host names and sockets.
 var NamePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
@@ -29,7 +32,7 @@ var NamePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 type NameError struct{ Kind, Name string }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("%s name %q is not allowed: use 1 to 32 lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen", e.Kind, e.Name)
+	return fmt.Sprintf("%s name %q is not allowed: use 1 to %d lower-case letters, digits and hyphens, starting with a letter and not ending with a hyphen", e.Kind, e.Name, NameMax)
 }
 
 // CheckName refuses a name that is not a short DNS label (which also rules out path traversal).
@@ -97,6 +100,24 @@ func RemovedName(base string) string {
 	name := strings.TrimPrefix(base, removedPrefix)
 	if i := strings.LastIndex(name, "-"); i >= 0 {
 		name = name[:i]
+	}
+	return name
+}
+
+// beforePrefix starts with a dot for the same reason as removedPrefix.
+const beforePrefix = ".before-"
+
+// Before is where an instance's folder waits while another is made in its place, until that one is ready. As long as it is there, the
+// instance is what lies here.
+func (h Home) Before(name string) InstanceDir {
+	return InstanceDir(filepath.Join(h.Instances(), beforePrefix+name))
+}
+
+// BeforeName is the instance that a folder below Instances waits for, empty where base names none that waits.
+func BeforeName(base string) string {
+	name, waits := strings.CutPrefix(base, beforePrefix)
+	if !waits || CheckName("instance", name) != nil {
+		return ""
 	}
 	return name
 }

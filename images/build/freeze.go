@@ -173,8 +173,10 @@ func (s *state) frozenUsers(ctx context.Context) (map[string]bool, error) {
 	}
 	users := map[string]bool{}
 	for _, st := range all {
-		if st.Frozen != "" && st.Spec.Image == s.image.Dir {
-			users[st.Frozen] = true
+		for st := &st; st != nil; st = st.Waiting {
+			if st.Frozen != "" && st.Spec.Image == s.image.Dir {
+				users[st.Frozen] = true
+			}
 		}
 	}
 	return users, nil

@@ -30,6 +30,11 @@ func (d *Driver) Create(ctx context.Context, spec provision.Spec) error {
 		return err
 	}
 	defer d.release(lock, spec.Name)
+	return d.create(ctx, spec)
+}
+
+// create is Create by who holds the lock.
+func (d *Driver) create(ctx context.Context, spec provision.Spec) error {
 	rec, err := d.store.Load(spec.Name)
 	var none *provision.NotFoundError
 	var broken *provision.BrokenError
@@ -106,6 +111,9 @@ func (d *Driver) begin(ctx context.Context, spec provision.Spec) (state.Record, 
 	_, _ = rand.Read(id) // never fails, see crypto/rand
 	rec := state.Record{
 		Driver: Name, Spec: spec, PortChosen: spec.SSHPort == 0, Created: time.Now().UTC(), MachineID: hex.EncodeToString(id), Machine: machine,
+	}
+	if before, err := d.store.LoadFrom(spec.Name, d.home.Before(spec.Name)); err == nil && rec.PortChosen {
+		rec.Spec.SSHPort = before.Spec.SSHPort // what people have written down should still lead there
 	}
 	if err := os.MkdirAll(string(d.home.Instance(spec.Name)), 0o700); err != nil {
 		return rec, fmt.Errorf("make the instance's folder: %w", err)

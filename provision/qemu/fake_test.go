@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 const (
 	// misbehave holds words that make the fake QEMU go wrong, separated by commas.
 	misbehave = "LABCTL_FAKE_QEMU"
-	// guestsEnv is the folder with one folder for each guest's file system.
-	guestsEnv = "LABCTL_FAKE_GUESTS"
+	// guestRoot is a guest's file system, in the instance's folder: like the disk, it goes where that folder goes.
+	guestRoot = "guest"
 )
 
 func does(what string) bool {
@@ -181,8 +181,7 @@ func (m *machine) boot() error {
 		}
 		go m.monitor(listener)
 	}
-	name := strings.TrimPrefix(strings.Split(m.option("-name")[0], ",")[0], "guest=labctl-")
-	m.root = filepath.Join(os.Getenv(guestsEnv), name)
+	m.root = filepath.Join(filepath.Dir(console), guestRoot)
 	for _, dir := range []string{"etc/ssh", "root"} {
 		if err := os.MkdirAll(filepath.Join(m.root, dir), 0o755); err != nil {
 			return err

@@ -103,7 +103,7 @@ func TestClones(t *testing.T) {
 		st, err := b.Status(t.Context(), name)
 		require.NoError(t, err)
 		require.Equal(t, "one", st.Frozen)
-		hostname, err := os.ReadFile(filepath.Join(b.guests, name, "etc/hostname"))
+		hostname, err := os.ReadFile(b.guestFile(name, "etc/hostname"))
 		require.NoError(t, err)
 		require.Equal(t, name+"\n", string(hostname))
 	}

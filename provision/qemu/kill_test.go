@@ -52,6 +52,12 @@ func act() int {
 		_, err = d.Start(ctx, o.Spec.Name, nil)
 	case "suspend":
 		err = d.Suspend(ctx, o.Spec.Name, func(string) {})
+	case "renew", "renew and keep":
+		keep := ""
+		if o.Do != "renew" {
+			keep = "ada-old"
+		}
+		err = d.Renew(ctx, o.Spec, keep, func(context.Context, provision.Endpoint) error { return nil }, nil)
 	case "delete":
 		err = d.Delete(ctx, o.Spec.Name)
 	}

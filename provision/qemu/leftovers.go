@@ -62,7 +62,11 @@ func (d *Driver) Leftovers(context.Context) ([]provision.Leftover, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(processes, left, removed, locks), nil
+	waiting, err := d.waitingFolders()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(processes, left, removed, waiting, locks), nil
 }
 
 // busy says whether another labctl works on the instance.
@@ -158,7 +162,7 @@ func (d *Driver) strayLocks(entries []state.Entry) ([]provision.Leftover, error)
 	var left []provision.Leftover
 	for _, path := range files {
 		name := d.lockedName(path)
-		there := slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Name == name })
+		there := d.waits(name) || slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Name == name })
 		if !there && !d.busy(name) {
 			left = append(left, provision.Leftover{Kind: kindFile, Path: path, Why: fmt.Sprintf("the lock of instance %q, which is gone", name)})
 		}
@@ -197,7 +201,10 @@ func (d *Driver) sweep(l provision.Leftover) error {
 	}
 	isLock := filepath.Dir(l.Path) == d.home.Locks()
 	name := filepath.Base(l.Path)
+	waiting := layout.BeforeName(name)
 	switch {
+	case waiting != "":
+		name = waiting
 	case isLock:
 		name = d.lockedName(l.Path)
 	case l.Kind == kindFile:
@@ -209,6 +216,8 @@ func (d *Driver) sweep(l provision.Leftover) error {
 	}
 	gone := false
 	switch {
+	case waiting != "":
+		err = d.putBack(name)
 	case isLock:
 		gone = true
 	case l.Kind == kindProcess:

@@ -68,7 +68,7 @@ func (d *Driver) portFree(name string, port int) error {
 
 // otherPorts are the ports of the other instances, with their names. A broken instance's port is not known.
 func (d *Driver) otherPorts(name string) (map[int]string, error) {
-	entries, err := d.store.List()
+	entries, err := d.entries()
 	if err != nil {
 		return nil, err
 	}

@@ -191,13 +191,20 @@ func (d *Driver) checkMemory(spec provision.Spec) (string, error) {
 		return "", err
 	}
 	for _, e := range entries {
-		if e.Err != nil || e.Name == spec.Name || e.Record.Run == nil {
+		if e.Err != nil || e.Record.Run == nil {
 			continue
 		}
-		if p, ok := d.process(e.Name, e.Record.Run); ok {
-			if resident, err := host.Resident(p.PID); err == nil {
-				free -= max(int64(e.Record.Spec.MemoryMiB)<<20-resident, 0)
-			}
+		p, ok := d.process(e.Name, e.Record.Run)
+		if !ok {
+			continue
+		}
+		resident, err := host.Resident(p.PID)
+		switch {
+		case err != nil:
+		case e.Name == spec.Name:
+			free += resident // its machine ends before another starts
+		default:
+			free -= max(int64(e.Record.Spec.MemoryMiB)<<20-resident, 0)
 		}
 	}
 	freeMiB := max(free>>20, 0)

@@ -101,7 +101,9 @@ func (d *Driver) Status(_ context.Context, name string) (provision.Status, error
 	rec, err := d.store.Load(name)
 	var none *provision.NotFoundError
 	if errors.As(err, &none) {
-		return provision.Status{Name: name, Power: provision.Absent}, nil
+		if rec, err = d.store.LoadFrom(name, d.home.Before(name)); errors.As(err, &none) {
+			return provision.Status{Name: name, Power: provision.Absent}, nil
+		}
 	}
 	var broken *provision.BrokenError
 	if err != nil && !errors.As(err, &broken) {
@@ -112,7 +114,7 @@ func (d *Driver) Status(_ context.Context, name string) (provision.Status, error
 
 // List implements provision.Driver.
 func (d *Driver) List(context.Context) ([]provision.Status, error) {
-	entries, err := d.store.List()
+	entries, err := d.entries()
 	if err != nil {
 		return nil, err
 	}
@@ -139,11 +141,17 @@ func (d *Driver) status(e state.Entry) provision.Status {
 		return s
 	}
 	s.Power, s.Suspended = provision.Stopped, e.Record.Suspended != nil
+	if d.waits(e.Name) {
+		s.Waiting = d.waitingStatus(e.Name)
+		if !d.busy(e.Name) {
+			s.Reason = interruptedRenewal
+		}
+	}
 	if p, ok := d.process(e.Name, e.Record.Run); ok {
 		s.Power, s.Suspended, s.PID = provision.Running, false, p.PID
 		if run := e.Record.Run; run != nil {
 			s.Accelerator, s.Started = run.Accelerator, run.Started
-			if !run.Ready {
+			if !run.Ready && s.Reason == "" {
 				s.Reason = "starting, or its start was interrupted"
 			}
 		}
@@ -172,6 +180,10 @@ func (d *Driver) process(name string, run *state.Run) (host.Process, bool) {
 
 // Endpoint implements provision.Driver.
 func (d *Driver) Endpoint(_ context.Context, name string) (provision.Endpoint, error) {
+	if d.unsettled(name) {
+		// Work on what will be discarded would be lost.
+		return provision.Endpoint{}, &provision.UnsettledError{Name: name}
+	}
 	rec, err := d.load(name)
 	if err != nil {
 		return provision.Endpoint{}, err
@@ -204,20 +216,29 @@ func (d *Driver) load(name string) (state.Record, error) {
 	return rec, err
 }
 
-// lock takes the instance's lock and says so once when it has to wait.
+// lock takes the instance's lock and says so once when it has to wait. Whoever has the lock finds the instance as it was before a
+// renewal that was interrupted.
 func (d *Driver) lock(ctx context.Context, name string) (*state.Lock, error) {
 	if err := layout.CheckName("instance", name); err != nil {
 		return nil, err
 	}
 	what := fmt.Sprintf("instance %q", name)
-	return d.store.Lock(ctx, d.home.Lock("instance", name), what, func(pid int) {
+	lock, err := d.store.Lock(ctx, d.home.Lock("instance", name), what, func(pid int) {
 		d.opts.Log(fmt.Sprintf("waiting for another labctl (pid %d) to finish with %s", pid, what))
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.putBack(name); err != nil {
+		d.release(lock, name)
+		return nil, err
+	}
+	return lock, nil
 }
 
 // release gives the instance's lock up, and removes its file where there is no instance, such as after a refusal.
 func (d *Driver) release(lock *state.Lock, name string) {
-	if _, err := os.Stat(string(d.home.Instance(name))); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(string(d.home.Instance(name))); errors.Is(err, fs.ErrNotExist) && !d.waits(name) {
 		_ = lock.Remove()
 		return
 	}

@@ -30,7 +30,6 @@ import (
 type bench struct {
 	*Driver
 	image  layout.ImageDir
-	guests string
 	mu     sync.Mutex
 	logged []string
 }
@@ -42,8 +41,7 @@ func newBench(t *testing.T, misbehaviour string) *bench {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	t.Setenv(misbehave, misbehaviour)
-	t.Setenv(guestsEnv, filepath.Join(dir, "guests"))
-	b := &bench{guests: filepath.Join(dir, "guests")}
+	b := &bench{}
 	opts := Options{
 		Binary: filepath.Join(dir, "qemu-system-x86_64"), ImgBinary: filepath.Join(dir, "qemu-img"),
 		BootTimeout: 20 * time.Second, StopGrace: 5 * time.Second,
@@ -97,6 +95,11 @@ func writeImage(t *testing.T, dir layout.ImageDir, disk string) images.Metadata 
 	return meta
 }
 
+// guestFile is the path of a file in a guest's file system.
+func (b *bench) guestFile(name, file string) string {
+	return filepath.Join(string(b.home.Instance(name)), guestRoot, file)
+}
+
 func (b *bench) spec(name string) provision.Spec {
 	meta, err := images.Read(b.image)
 	if err != nil {
@@ -134,7 +137,7 @@ func TestTheGuestTakesItsIdentity(t *testing.T) {
 		require.NoError(t, err)
 	}
 	read := func(name, file string) string {
-		data, err := os.ReadFile(filepath.Join(b.guests, name, file))
+		data, err := os.ReadFile(b.guestFile(name, file))
 		require.NoError(t, err)
 		return string(data)
 	}
@@ -165,6 +168,9 @@ func TestFilesArePrivate(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, filepath.Walk(string(b.home.Instance("ada")), func(path string, info os.FileInfo, err error) error {
 		require.NoError(t, err)
+		if info.IsDir() && info.Name() == guestRoot {
+			return filepath.SkipDir // the file system of the guest
+		}
 		if info.Mode().Type() != os.ModeSocket { // those are guarded by their folder
 			require.Zero(t, info.Mode().Perm()&0o077, path)
 		}

@@ -23,15 +23,20 @@ const consoleTail = 3000
 
 // Start implements provision.Driver.
 func (d *Driver) Start(ctx context.Context, name string, progress func(stage string)) (provision.Endpoint, error) {
-	none := provision.Endpoint{}
 	if progress == nil {
 		progress = func(string) {}
 	}
 	lock, err := d.lock(ctx, name)
 	if err != nil {
-		return none, err
+		return provision.Endpoint{}, err
 	}
 	defer d.release(lock, name)
+	return d.start(ctx, name, progress)
+}
+
+// start is Start by who holds the lock.
+func (d *Driver) start(ctx context.Context, name string, progress func(string)) (provision.Endpoint, error) {
+	none := provision.Endpoint{}
 	rec, err := d.load(name)
 	if err != nil {
 		return none, err

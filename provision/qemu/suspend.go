@@ -29,6 +29,12 @@ func (d *Driver) Suspend(ctx context.Context, name string, progress func(string)
 	if err := d.tidy(rec); err != nil {
 		return err
 	}
+	return d.suspend(ctx, rec, progress)
+}
+
+// suspend is Suspend by who holds the lock.
+func (d *Driver) suspend(ctx context.Context, rec state.Record, progress func(string)) error {
+	name := rec.Spec.Name
 	p, running := d.process(name, rec.Run)
 	if !running || rec.Run == nil || !rec.Run.Ready {
 		return d.powerOff(ctx, rec)

@@ -74,7 +74,15 @@ func (s Store) Load(name string) (Record, error) {
 	if err := layout.CheckName("instance", name); err != nil {
 		return Record{}, err
 	}
-	dir := s.Home.Instance(name)
+	rec, err := s.LoadFrom(name, s.Home.Instance(name))
+	if err == nil && rec.Spec.Name != name {
+		err = &provision.BrokenError{Name: name, Reason: fmt.Sprintf("its record is that of %q", rec.Spec.Name)}
+	}
+	return rec, err
+}
+
+// LoadFrom is Load of an instance whose folder is elsewhere. Its record may be on the way to another name.
+func (s Store) LoadFrom(name string, dir layout.InstanceDir) (Record, error) {
 	data, err := os.ReadFile(dir.Record())
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(string(dir)); errors.Is(err, fs.ErrNotExist) {
@@ -92,20 +100,20 @@ func (s Store) Load(name string) (Record, error) {
 	if rec.Schema != Schema {
 		return Record{}, &provision.BrokenError{Name: name, Reason: fmt.Sprintf("its record has schema %q; this labctl reads %q", rec.Schema, Schema)}
 	}
-	if rec.Spec.Name != name {
-		return Record{}, &provision.BrokenError{Name: name, Reason: fmt.Sprintf("its record is that of %q", rec.Spec.Name)}
-	}
 	return rec, nil
 }
 
 // Save writes the record as a whole or not at all. The instance's folder must exist.
-func (s Store) Save(rec Record) error {
+func (s Store) Save(rec Record) error { return s.SaveTo(s.Home.Instance(rec.Spec.Name), rec) }
+
+// SaveTo is Save of an instance whose folder is elsewhere.
+func (s Store) SaveTo(dir layout.InstanceDir, rec Record) error {
 	rec.Schema = Schema
 	data, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the record of %q: %w", rec.Spec.Name, err)
 	}
-	path := s.Home.Instance(rec.Spec.Name).Record()
+	path := dir.Record()
 	if err := renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
 		return fmt.Errorf("save the record of %q: %w", rec.Spec.Name, err)
 	}

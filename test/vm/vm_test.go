@@ -23,6 +23,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/labs"
 	ciproof "github.com/cgoa-labs/labctl/labs/catalog/ci/proof"
 	revproof "github.com/cgoa-labs/labctl/labs/catalog/rev/proof"
@@ -104,9 +105,16 @@ func instances() []string {
 	entries, _ := os.ReadDir(filepath.Join(state, "instances"))
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		switch waiting := layout.BeforeName(e.Name()); {
+		case layout.IsRemoved(e.Name()): // for doctor
+		case waiting != "":
+			names = append(names, waiting)
+		default:
+			names = append(names, e.Name())
+		}
 	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // result is what one run of labctl left.
@@ -275,6 +283,7 @@ func TestLearner(t *testing.T) {
 		require.Equal(t, 3, res.code, res.stdout)
 		require.NotContains(t, res.stdout, `"state": "failed"`)
 	})
+	t.Run("made anew", func(t *testing.T) { anew(t, name) })
 	t.Run("QEMU killed", func(t *testing.T) {
 		must(t, quick, "ssh", name, "--", "echo kept > /root/work && sync")
 		require.NoError(t, syscall.Kill(statusOf(t, name).PID, syscall.SIGKILL))
@@ -320,6 +329,29 @@ func twin(t *testing.T, name string) {
 	require.NotZero(t, cli(t, quick, "ssh", name, "--", "cat /root/mine").code, "a clone's disk is its own")
 	must(t, quick, "down", other, "--yes")
 	must(t, quick, "image", "inspect", "--verify")
+}
+
+// anew makes an instance anew and finds the old one kept, with its memory.
+func anew(t *testing.T, name string) {
+	const identity = "cat /etc/machine-id /etc/ssh/ssh_host_ed25519_key.pub"
+	must(t, quick, "ssh", name, "--", "echo kept > /root/before; echo kept > /dev/shm/before")
+	before, old := statusOf(t, name), must(t, quick, "ssh", name, "--", identity).stdout
+	var doc struct{ Kept provision.Status }
+	require.NoError(t, json.Unmarshal([]byte(must(t, boot, "reset", "--vm", "-i", name, "--keep", "--yes", "-o", "json").stdout), &doc))
+	require.True(t, doc.Kept.Suspended)
+	require.Equal(t, before.Spec.SSHPort, statusOf(t, name).Spec.SSHPort)
+	require.NotEqual(t, old, must(t, quick, "ssh", name, "--", identity).stdout)
+	require.NotZero(t, cli(t, quick, "ssh", name, "--", "cat /root/before").code, "nothing of the old one is in the new")
+	for _, p := range proofs {
+		p.fresh(t, name)
+	}
+	must(t, quick, "stop", name)
+	must(t, quick, "start", doc.Kept.Name)
+	require.Equal(t, old, must(t, quick, "ssh", doc.Kept.Name, "--", identity).stdout)
+	require.Equal(t, "kept\nkept\n", must(t, quick, "ssh", doc.Kept.Name, "--", "cat /root/before /dev/shm/before").stdout)
+	must(t, quick, "down", doc.Kept.Name, "--yes")
+	must(t, quick, "start", name)
+	must(t, quick, "doctor")
 }
 
 // labProof is the author's proof of one lab.

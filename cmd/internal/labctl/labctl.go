@@ -18,6 +18,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/lab"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/session"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/up"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 )
 
 // Run runs labctl on args and returns its exit code.
@@ -73,13 +74,19 @@ func New(f *factory.Factory) *cobra.Command {
 		}
 	}
 	add(instances, up.New(f, nil), session.NewStatus(f), session.NewSSH(f), session.NewStop(f), session.NewStart(f), session.NewDown(f))
-	add(labs, lab.New(f), lab.NewVerify(f), lab.NewSolve(f), lab.NewReset(f))
+	add(labs, lab.New(f), lab.NewVerify(f), lab.NewSolve(f), lab.NewReset(f, anew(f)))
 	add(images, image.New(f))
 	add(other, doctor.New(f), about.NewConfig(f), about.NewVersion(f))
 	root.AddCommand(about.NewExitCodes())
 	root.SetHelpCommandGroupID(other)
 	root.SetCompletionCommandGroupID(other)
 	return root
+}
+
+func anew(f *factory.Factory) lab.Anew {
+	return func(ctx context.Context, instance string, keep, yes bool, format ui.Format) error {
+		return up.Anew(ctx, f, up.AnewOptions{Instance: instance, Keep: keep, Yes: yes, Format: format})
+	}
 }
 
 // nothingEmpty refuses what a script passes on from a variable that is not set: an empty name must not mean "the only one".

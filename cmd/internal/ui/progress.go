@@ -104,7 +104,7 @@ func (p *Progress) event(e stage.Event) {
 			return
 		}
 		r := p.running[i]
-		if !p.ui.ErrTTY && e.Detail != r.detail && p.now().Sub(r.told) >= retell {
+		if !p.ui.ErrTTY && e.Detail != "" && e.Detail != r.detail && p.now().Sub(r.told) >= retell {
 			r.told = p.now()
 			p.line(e.Stage + ": " + e.Detail)
 		}

@@ -33,7 +33,8 @@ func New(f *factory.Factory) *cobra.Command {
 		Long: `Check that this host can build images and run instances, that no image is damaged, and that nothing was left over by
 something that was killed. With --guest the guest contract is checked as well: what every lab stands on.
 
-With --fix what was left over is removed: processes and files that no instance owns. It never touches an instance's disk.`,
+With --fix what was left over is removed: processes and files that no instance owns. An instance whose making anew was
+interrupted is put back. No disk that was ever handed out is touched.`,
 		Example: `  labctl doctor
   labctl doctor --guest alice
   labctl doctor --fix`,
@@ -166,7 +167,7 @@ func (e *examination) leftovers(id, title string, find func() ([]provision.Lefto
 	}
 	var results []check.Result
 	for _, l := range left {
-		results = append(results, check.Result{ID: id, Title: title, State: check.Failed, Got: describe(l), Hint: "`labctl doctor --fix` removes it"})
+		results = append(results, check.Result{ID: id, Title: title, State: check.Failed, Got: describe(l), Hint: "`labctl doctor --fix` sees to it"})
 	}
 	return results
 }

@@ -221,7 +221,7 @@ func usedBy(ctx context.Context, f *factory.Factory, dir layout.ImageDir) ([]str
 	}
 	var names []string
 	for _, st := range all {
-		if st.Spec.Image == dir {
+		if st.Spec.Image == dir || st.Waiting != nil && st.Waiting.Spec.Image == dir {
 			names = append(names, st.Name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/provision"
 )
@@ -48,21 +49,37 @@ already stay as they are. What it does is told on the way.`,
 	return cmd
 }
 
-// NewReset is the command reset.
-func NewReset(f *factory.Factory) *cobra.Command {
+// Anew makes a whole instance anew; see up.Anew.
+type Anew func(ctx context.Context, instance string, keep, yes bool, format ui.Format) error
+
+// NewReset is the command reset. anew is what --vm does.
+func NewReset(f *factory.Factory, anew Anew) *cobra.Command {
 	var t target
-	var yes bool
+	var vm, keep, yes bool
 	cmd := &cobra.Command{
-		Use:   "reset --lab LAB",
-		Short: "Put a lab back to its start",
+		Use:   "reset --lab LAB | --vm",
+		Short: "Put a lab, or a whole instance, back to its start",
 		Long: `Put one lab back to its start, in the same instance: all work on it is removed, other labs stay as they are. It ends by
-proving that nothing of the lab is left, and fails where something is. It may be run again at any time.`,
+proving that nothing of the lab is left, and fails where something is. It may be run again at any time.
+
+With --vm the whole instance is made anew, as up would make it, of the same shape and on the same port. The old one is kept until the
+new one is ready, and put back where it does not get there; then it is removed, or with --keep stays as a stopped instance.`,
 		Example: `  labctl reset --lab ci
-  labctl reset --lab ci -i alice --yes`,
+  labctl reset --lab ci -i alice --yes
+  labctl reset --vm -i alice --keep`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if t.lab == "" {
-				return &cli.UsageError{Msg: "what is to be reset?", Fix: "put one lab back to its start with `labctl reset --lab ci`; to make the whole instance new, `labctl down NAME` and `labctl up NAME`"}
+			switch {
+			case t.lab == "" && !vm:
+				return &cli.UsageError{Msg: "what is to be reset?", Fix: "one lab: `labctl reset --lab ci`; the whole instance, with all work in it: `labctl reset --vm`"}
+			case t.lab != "" && vm:
+				return cli.Misused(cmd, "--lab is one lab and --vm the whole instance: use only one of them")
+			case keep && !vm:
+				return cli.Misused(cmd, "--keep goes with --vm")
+			case vm && cmd.Flags().Changed("timeout"):
+				return cli.Misused(cmd, "--timeout goes with --lab; with --vm the setting timeouts.boot counts")
+			case vm:
+				return anew(cmd.Context(), t.instance, keep, yes, t.format)
 			}
 			known, err := t.find(cmd, nil)
 			if err != nil {
@@ -74,6 +91,8 @@ proving that nothing of the lab is left, and fails where something is. It may be
 		},
 	}
 	t.flags(f, cmd)
+	cmd.Flags().BoolVar(&vm, "vm", false, "make the whole instance anew")
+	cmd.Flags().BoolVar(&keep, "keep", false, "with --vm: keep the old one as a stopped instance, with its memory")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	factory.Setting(cmd, "timeouts.solve", "timeout", "TIME", "longest wait")
 	return cmd

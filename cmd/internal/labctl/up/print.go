@@ -15,9 +15,7 @@ import (
 
 func printUp(u *ui.UI, st provision.Status, b *bringUp) {
 	u.Print("%s is ready: %s", u.Result.Bold(st.Name), factory.Shape(st))
-	for i, report := range b.reports {
-		printSteps(u, b.programs[i].Lab, report)
-	}
+	printLabs(u, b)
 	u.Print("\nnext:")
 	next := ui.Table{Indent: "  "}
 	self := program()
@@ -28,6 +26,12 @@ func printUp(u *ui.UI, st provision.Status, b *bringUp) {
 	next.Row(self+" stop "+st.Name, "stop, keeping the work")
 	next.Row(self+" down "+st.Name, "remove it with all work")
 	next.Write(u.Out)
+}
+
+func printLabs(u *ui.UI, b *bringUp) {
+	for i, report := range b.reports {
+		printSteps(u, b.programs[i].Lab, report)
+	}
 }
 
 // program is how labctl can be called from here: by its name where the path leads to this very program, else as it was called.
