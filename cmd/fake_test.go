@@ -39,6 +39,9 @@ func fakeParts() factory.Parts {
 			}
 			return &fakeGuest{root: filepath.Dir(ep.KeyFile)}, nil
 		},
+		Fleet: func(_ context.Context, _ config.Loaded, parallel int, say, _ func(string)) (factory.Fleet, error) {
+			return fakeFleet{}, nil
+		},
 		OpenSSH: func(ep provision.Endpoint, _ string, tty bool, command []string) ([]string, error) {
 			argv := []string{"ssh", "-p", fmt.Sprint(ep.Port)}
 			if tty && len(command) > 0 {
@@ -251,6 +254,33 @@ func (d *fakeDriver) Sweep(_ context.Context, all []provision.Leftover) error {
 		}
 	}
 	return nil
+}
+
+// fakeFleet works on one instance after another.
+type fakeFleet struct{}
+
+func (fakeFleet) Up(ctx context.Context, specs []provision.Spec, do func(context.Context, string) error) (map[string]error, error) {
+	out := map[string]error{}
+	for _, spec := range specs {
+		out[spec.Name] = do(ctx, spec.Name)
+	}
+	return out, nil
+}
+
+func (fakeFleet) Down(ctx context.Context, names []string, do func(context.Context, string) error) (map[string]error, error) {
+	out := map[string]error{}
+	for _, name := range names {
+		out[name] = do(ctx, name)
+	}
+	return out, nil
+}
+
+// Fits has room for four.
+func (d *fakeDriver) Fits(_ context.Context, specs []provision.Spec) error {
+	if len(specs) <= 4 {
+		return nil
+	}
+	return &provision.ResourceError{What: "memory", Need: fmt.Sprintf("%d MiB for %d instances", len(specs)*3584, len(specs)), Have: "16000 MiB, enough for 4 of them", Fix: "make fewer"}
 }
 
 // fakeGuest is a folder on this machine; commands run here, with /usr/local below the folder. It counts its sessions.

@@ -13,15 +13,17 @@ import (
 
 // Config is every setting, decoded and checked.
 type Config struct {
-	StateDir    string   `mapstructure:"stateDir"`
-	CacheDir    string   `mapstructure:"cacheDir"`
-	GuestDir    string   `mapstructure:"guestDir"`
-	Accelerator string   `mapstructure:"accelerator"`
-	Language    string   `mapstructure:"language"`
-	Color       string   `mapstructure:"color"`
-	Instance    Instance `mapstructure:"instance"`
-	Image       Image    `mapstructure:"image"`
-	Timeouts    Timeouts `mapstructure:"timeouts"`
+	StateDir    string `mapstructure:"stateDir"`
+	CacheDir    string `mapstructure:"cacheDir"`
+	GuestDir    string `mapstructure:"guestDir"`
+	Accelerator string `mapstructure:"accelerator"`
+	Language    string `mapstructure:"language"`
+	Color       string `mapstructure:"color"`
+	// Parallel is how many instances are worked on at once; 0 means as many as suits the host.
+	Parallel int      `mapstructure:"parallel"`
+	Instance Instance `mapstructure:"instance"`
+	Image    Image    `mapstructure:"image"`
+	Timeouts Timeouts `mapstructure:"timeouts"`
 }
 
 // Instance is the shape of a new instance.
@@ -49,6 +51,7 @@ type Timeouts struct {
 	Verify time.Duration `mapstructure:"verify"`
 	Solve  time.Duration `mapstructure:"solve"`
 	Build  time.Duration `mapstructure:"build"`
+	Queue  time.Duration `mapstructure:"queue"`
 }
 
 // Home is where state and cache live.
@@ -108,6 +111,8 @@ func keys() []key {
 				}
 				return "", ""
 			}},
+		{name: "parallel", doc: "how many instances are worked on at once; 0 means half as many as this host has processors",
+			field: func(c *Config) any { return &c.Parallel }, check: between(func(c *Config) int { return c.Parallel }, 0, 256)},
 		{name: "accelerator", allowed: []string{"auto", "kvm", "tcg"}, doc: "auto proves KVM with a tiny boot and else emulates; kvm, tcg",
 			field: func(c *Config) any { return &c.Accelerator }},
 		{name: "image.name", doc: "golden image that new instances are cloned from",
@@ -133,6 +138,8 @@ func keys() []key {
 			field: func(c *Config) any { return &c.Timeouts.Solve }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Solve })},
 		{name: "timeouts.build", doc: "longest wait for an image build",
 			field: func(c *Config) any { return &c.Timeouts.Build }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Build })},
+		{name: "timeouts.queue", doc: "longest wait for room on this host",
+			field: func(c *Config) any { return &c.Timeouts.Queue }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Queue })},
 		{name: "language", allowed: languages, doc: "language of lab texts, where a lab has them; auto follows LANG",
 			field: func(c *Config) any { return &c.Language }},
 		{name: "color", allowed: []string{"auto", "always", "never"}, doc: "colours in the output; auto means on a terminal, unless NO_COLOR is set",

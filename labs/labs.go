@@ -68,3 +68,13 @@ type Report struct {
 	Error  string         `json:"error,omitempty"`
 	Millis int64          `json:"millis"`
 }
+
+// Passed counts the steps that are passed.
+func (r Report) Passed() (n int) {
+	for _, s := range r.Steps {
+		if s.State == check.Passed {
+			n++
+		}
+	}
+	return n
+}

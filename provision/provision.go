@@ -51,7 +51,9 @@ type Status struct {
 	Spec Spec `json:"spec"`
 	// Accelerator is "kvm" or "tcg" while running.
 	Accelerator string `json:"accelerator,omitempty"`
-	PID         int    `json:"pid,omitempty"`
+	// UsedMiB is the host memory that a running instance takes: what it shares with others counts for each in part. 0 where unknown.
+	UsedMiB int `json:"usedMiB,omitempty"`
+	PID     int `json:"pid,omitempty"`
 	// Frozen is the name of the frozen guest that the instance is a clone of, empty where it was booted.
 	Frozen string `json:"frozen,omitempty"`
 	// Suspended says of a stopped instance that its memory was kept, so that Start resumes it.
@@ -120,6 +122,14 @@ type Suspender interface {
 	// Suspend is Stop that keeps the memory. What is off, or was not ready yet, is stopped as Stop does it. It returns *ResourceError, and
 	// leaves the guest running, where the host's disk has no room for the memory.
 	Suspend(ctx context.Context, name string, progress func(stage string)) error
+}
+
+// Limited is a Driver that knows how many instances its host holds.
+type Limited interface {
+	Driver
+	// Fits returns *ResourceError, with figures, where the instances of these specs, those of them that run already left out, have no
+	// room beside what runs.
+	Fits(ctx context.Context, specs []Spec) error
 }
 
 // Renewer is a Driver that can put a new instance in the place of one, and the old one back where that fails.

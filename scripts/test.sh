@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every test, in stages, each announced with its time: form, units and whole-program runs, the golden image and real VMs.
+# Every test, in stages, each announced with its time: form, units and whole-program runs, fleets with the real Pulumi, the golden image and real VMs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 begin=$SECONDS
@@ -25,6 +25,7 @@ form() {
 stage "form" form
 stage "units and whole-program runs" go test -count=1 ./...
 stage "build" make --no-print-directory build
+stage "fleets" go test -tags vm -count=1 -timeout 30m ./provision/stack
 # One package, so that what it prints is seen while it runs.
 stage "golden image and real VMs" go test -tags vm -count=1 -timeout 80m -v ./test/vm
 printf '\nall stages passed in %d s\n' $((SECONDS - begin))

@@ -122,6 +122,15 @@ func BeforeName(base string) string {
 	return name
 }
 
+// Fleet is the folder of the fleet's stack.
+func (h Home) Fleet() string { return filepath.Join(h.State, "fleet") }
+
+// HasFleet says whether there ever was one.
+func (h Home) HasFleet() bool {
+	_, err := os.Stat(h.Fleet())
+	return err == nil
+}
+
 // Stages is the folder of the build cache: one folder per stage and input digest.
 func (h Home) Stages() string { return filepath.Join(h.Cache, "stages") }
 
@@ -193,6 +202,9 @@ func (d InstanceDir) Record() string { return d.join("instance.json") }
 
 // Disk is the instance's overlay on the golden disk.
 func (d InstanceDir) Disk() string { return d.join("disk.qcow2") }
+
+// Standing is how far the learner was in a lab when it was last asked.
+func (d InstanceDir) Standing(lab string) string { return d.join("standing-" + lab + ".json") }
 
 // Console is what the guest wrote on its serial port.
 func (d InstanceDir) Console() string { return d.join("console.log") }

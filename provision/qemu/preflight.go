@@ -180,15 +180,69 @@ func (d *Driver) checkSockets(name string) error {
 	return nil
 }
 
-// checkMemory counts memory that running guests were promised and have not touched yet as taken.
+// checkMemory wants room for one instance.
 func (d *Driver) checkMemory(spec provision.Spec) (string, error) {
-	free, err := d.freeMemory()
+	freeMiB, err := d.unpromised(spec.Name)
 	if err != nil {
 		return "", err
 	}
+	need := int64(spec.MemoryMiB + overheadMiB)
+	if spec.MemoryMiB > 0 && freeMiB < need {
+		return "", &provision.ResourceError{
+			What: "memory", Need: fmt.Sprintf("%d MiB (%d for the guest, %d for QEMU)", need, spec.MemoryMiB, overheadMiB), Have: fmt.Sprintf("%d MiB", freeMiB),
+			Fix: "end other programs, stop other instances, or give the instance less memory",
+		}
+	}
+	return fmt.Sprintf("%d MiB", freeMiB), nil
+}
+
+// growth is the disk space that Fits wants for each instance.
+const growth = 1 << 30
+
+// Fits implements provision.Limited.
+func (d *Driver) Fits(_ context.Context, specs []provision.Spec) error {
+	var need, off int64
+	for _, spec := range specs {
+		rec, err := d.store.Load(spec.Name)
+		if _, running := d.process(spec.Name, rec.Run); err == nil && running {
+			continue
+		}
+		need += int64(spec.MemoryMiB + overheadMiB)
+		off++
+	}
+	freeMiB, err := d.unpromised("")
+	if err != nil || off == 0 {
+		return err
+	}
+	if freeMiB < need {
+		return &provision.ResourceError{
+			What: "memory", Need: fmt.Sprintf("%d MiB for %d instances", need, off), Have: fmt.Sprintf("%d MiB, enough for %d of them", freeMiB, freeMiB*off/need),
+			Fix: "make fewer, stop other instances, give each less memory, or wait for room with --queue",
+		}
+	}
+	free, err := host.DiskFree(d.home.Instances())
+	if err != nil {
+		return err
+	}
+	if want := minFreeDisk + off*growth; free < want {
+		return &provision.ResourceError{
+			What: "disk space below " + d.home.State, Need: fmt.Sprintf("%.1f GiB for %d instances", gib(want), off), Have: fmt.Sprintf("%.1f GiB", gib(free)),
+			Fix: "make fewer, or remove files, instances or images that are not needed",
+		}
+	}
+	return nil
+}
+
+// unpromised is the free memory in MiB after running guests have touched all they were promised. The memory of the instance of this
+// name counts as free.
+func (d *Driver) unpromised(name string) (int64, error) {
+	free, err := d.freeMemory()
+	if err != nil {
+		return 0, err
+	}
 	entries, err := d.store.List()
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	for _, e := range entries {
 		if e.Err != nil || e.Record.Run == nil {
@@ -201,21 +255,13 @@ func (d *Driver) checkMemory(spec provision.Spec) (string, error) {
 		resident, err := host.Resident(p.PID)
 		switch {
 		case err != nil:
-		case e.Name == spec.Name:
+		case e.Name == name:
 			free += resident // its machine ends before another starts
 		default:
 			free -= max(int64(e.Record.Spec.MemoryMiB)<<20-resident, 0)
 		}
 	}
-	freeMiB := max(free>>20, 0)
-	need := int64(spec.MemoryMiB + overheadMiB)
-	if spec.MemoryMiB > 0 && freeMiB < need {
-		return "", &provision.ResourceError{
-			What: "memory", Need: fmt.Sprintf("%d MiB (%d for the guest, %d for QEMU)", need, spec.MemoryMiB, overheadMiB), Have: fmt.Sprintf("%d MiB", freeMiB),
-			Fix: "end other programs, stop other instances, or give the instance less memory",
-		}
-	}
-	return fmt.Sprintf("%d MiB", freeMiB), nil
+	return max(free>>20, 0), nil
 }
 
 func (d *Driver) checkDisk() (string, error) {

@@ -158,3 +158,22 @@ func TestInterruptedWritesAreTidied(t *testing.T) {
 	b.requireNothingLeft(t)
 	require.FileExists(t, b.home.Instance("ada").Disk())
 }
+
+func TestFits(t *testing.T) {
+	b := newBench(t, "")
+	ada, bob := b.spec("ada"), b.spec("bob")
+	require.NoError(t, b.Fits(t.Context(), nil))
+	require.NoError(t, b.Fits(t.Context(), []provision.Spec{ada, bob}))
+	ada.MemoryMiB = 100 << 20
+	var short *provision.ResourceError
+	require.ErrorAs(t, b.Fits(t.Context(), []provision.Spec{ada, bob}), &short)
+	require.Contains(t, short.Error(), "for 2 instances")
+	require.Contains(t, short.Error(), "enough for 0 of them")
+
+	// Whoever runs has its memory.
+	b.start(t, b.spec("ada"))
+	require.NoError(t, b.Fits(t.Context(), []provision.Spec{ada, bob}))
+	st, err := b.Status(t.Context(), "ada")
+	require.NoError(t, err)
+	require.Positive(t, st.UsedMiB)
+}

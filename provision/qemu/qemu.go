@@ -149,6 +149,9 @@ func (d *Driver) status(e state.Entry) provision.Status {
 	}
 	if p, ok := d.process(e.Name, e.Record.Run); ok {
 		s.Power, s.Suspended, s.PID = provision.Running, false, p.PID
+		if used, err := host.Share(p.PID); err == nil {
+			s.UsedMiB = int(used >> 20)
+		}
 		if run := e.Record.Run; run != nil {
 			s.Accelerator, s.Started = run.Accelerator, run.Started
 			if !run.Ready && s.Reason == "" {

@@ -295,9 +295,9 @@ func TestLearner(t *testing.T) {
 	t.Run("down", func(t *testing.T) {
 		machine, err := host.Identify(statusOf(t, name).PID)
 		require.NoError(t, err)
-		require.Equal(t, 2, cli(t, quick, "down", name).code, "without a terminal it must be told --yes")
+		require.Equal(t, 2, cli(t, quick, "down", "--all").code, "without a terminal it must be told --yes")
 		require.True(t, machine.Alive())
-		must(t, quick, "down", name, "--yes")
+		require.Contains(t, must(t, quick, "down", "--all", "--yes").stdout, "leftovers: none")
 		// Not by a signal to the PID: where PID 1 is slow to reap, what has ended can still be signalled.
 		require.False(t, machine.Alive())
 		require.Empty(t, instances())
@@ -309,8 +309,14 @@ func TestLearner(t *testing.T) {
 // twin makes a second clone of the same frozen guest: what must be a guest's own is its own.
 func twin(t *testing.T, name string) {
 	const other = "twin"
-	must(t, boot, "up", other)
+	before := statusOf(t, name)
+	must(t, boot, "up", name, other)
+	require.Equal(t, before.PID, statusOf(t, name).PID, "whoever is there stays as it is")
 	require.Equal(t, statusOf(t, name).Frozen, statusOf(t, other).Frozen)
+	res := cli(t, quick, "verify", "--lab", "ci", "--all", "-o", "csv")
+	require.Equal(t, 1, res.code)
+	require.Contains(t, res.stdout, "\n"+name+",ci,failed,0,8,0.000,failed,skipped,")
+	require.Contains(t, res.stdout, "\n"+other+",ci,failed,0,8,0.000,failed,skipped,")
 	for what, script := range map[string]string{
 		"host key":     "cat /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2",
 		"machine-id":   "cat /etc/machine-id",

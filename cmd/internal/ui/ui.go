@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -115,29 +116,51 @@ type Format string
 const (
 	Text Format = "text"
 	JSON Format = "json"
+	CSV  Format = "csv"
 )
 
-// String, Set and Type make Format a flag value.
-func (f *Format) String() string { return string(*f) }
+// formatFlag is a flag whose value is one of some formats.
+type formatFlag struct {
+	value   *Format
+	allowed []Format
+}
 
-// Set accepts text and json.
-func (f *Format) Set(text string) error {
-	switch Format(text) {
-	case Text, JSON:
-		*f = Format(text)
-		return nil
+func (f formatFlag) String() string { return string(*f.value) }
+
+func (f formatFlag) Set(text string) error {
+	if !slices.Contains(f.allowed, Format(text)) {
+		return fmt.Errorf("%q is not a format; use %s", text, f.sentence())
 	}
-	return fmt.Errorf("%q is not a format; use text or json", text)
+	*f.value = Format(text)
+	return nil
+}
+
+func (f formatFlag) sentence() string {
+	last := len(f.allowed) - 1
+	return formatFlag{allowed: f.allowed[:last]}.join(", ") + " or " + string(f.allowed[last])
 }
 
 // Type names the flag's values in help texts.
-func (f *Format) Type() string { return "text|json" }
+func (f formatFlag) Type() string { return f.join("|") }
 
-// AddFormat adds -o to a command that prints a result.
-func AddFormat(cmd *cobra.Command, f *Format) {
+func (f formatFlag) join(sep string) string {
+	words := make([]string, len(f.allowed))
+	for i, format := range f.allowed {
+		words[i] = string(format)
+	}
+	return strings.Join(words, sep)
+}
+
+// AddFormat adds -o to a command that prints a result, as text, as JSON, or in more formats.
+func AddFormat(cmd *cobra.Command, f *Format, more ...Format) {
 	*f = Text
-	cmd.Flags().VarP(f, "output", "o", "format of the result")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]cobra.Completion{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	flag := formatFlag{f, append([]Format{Text, JSON}, more...)}
+	cmd.Flags().VarP(flag, "output", "o", "format of the result")
+	var words []cobra.Completion
+	for _, format := range flag.allowed {
+		words = append(words, string(format))
+	}
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Confirm asks a yes-or-no question on the terminal and returns the answer; anything but yes is no. ctx ends the wait.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cgoa-labs/labctl/bootstrap/stage"
@@ -162,8 +163,14 @@ func TestConfirm(t *testing.T) {
 }
 
 func TestFormat(t *testing.T) {
-	var f ui.Format
-	require.NoError(t, f.Set("json"))
+	var f, g ui.Format
+	plain, more := &cobra.Command{}, &cobra.Command{}
+	ui.AddFormat(plain, &f)
+	ui.AddFormat(more, &g, ui.CSV)
+	require.Equal(t, ui.Text, f)
+	require.NoError(t, plain.Flags().Set("output", "json"))
 	require.Equal(t, ui.JSON, f)
-	require.EqualError(t, f.Set("yaml"), `"yaml" is not a format; use text or json`)
+	require.ErrorContains(t, plain.Flags().Set("output", "csv"), `"csv" is not a format; use text or json`)
+	require.NoError(t, more.Flags().Set("output", "csv"))
+	require.Equal(t, ui.CSV, g)
 }

@@ -190,7 +190,7 @@ func Boot(ctx context.Context, binary string, args []string, limit time.Duration
 	if err != nil {
 		return 0, err
 	}
-	wait, err := startBound(cmd)
+	wait, err := run.StartBound(cmd)
 	if err != nil {
 		return 0, err
 	}

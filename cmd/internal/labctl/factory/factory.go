@@ -70,6 +70,13 @@ type Builder interface {
 	Outdated(ctx context.Context, img images.Image) (why string, err error)
 }
 
+// Fleet keeps several instances; see package stack. do is called for several instances at once, and may be called for what is done
+// already. The outcomes hold what became of each instance, nil where all went well; they are nil where nothing was begun.
+type Fleet interface {
+	Up(ctx context.Context, specs []provision.Spec, do func(ctx context.Context, name string) error) (map[string]error, error)
+	Down(ctx context.Context, names []string, do func(ctx context.Context, name string) error) (map[string]error, error)
+}
+
 // Parts are the layers below. No part is made before a command needs it.
 type Parts struct {
 	// Driver may tell what is worth knowing and no error through say.
@@ -78,6 +85,8 @@ type Parts struct {
 	Builder func(c config.Loaded, say func(line string)) (Builder, error)
 	Dial    func(ctx context.Context, ep provision.Endpoint) (Guest, error)
 	OpenSSH func(ep provision.Endpoint, knownHosts string, tty bool, command []string) ([]string, error)
+	// Fleet makes the stack that keeps a fleet.
+	Fleet func(ctx context.Context, c config.Loaded, parallel int, say, log func(line string)) (Fleet, error)
 	// GuestChecks are the guest contract, to be asked once; deep adds what takes long.
 	GuestChecks func(guest run.Runner, deep bool) []check.Check
 }

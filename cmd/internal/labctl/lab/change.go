@@ -55,7 +55,7 @@ type Anew func(ctx context.Context, instance string, keep, yes bool, format ui.F
 // NewReset is the command reset. anew is what --vm does.
 func NewReset(f *factory.Factory, anew Anew) *cobra.Command {
 	var t target
-	var vm, keep, yes bool
+	var all, vm, keep, yes bool
 	cmd := &cobra.Command{
 		Use:   "reset --lab LAB | --vm",
 		Short: "Put a lab, or a whole instance, back to its start",
@@ -66,6 +66,7 @@ With --vm the whole instance is made anew, as up would make it, of the same shap
 new one is ready, and put back where it does not get there; then it is removed, or with --keep stays as a stopped instance.`,
 		Example: `  labctl reset --lab ci
   labctl reset --lab ci -i alice --yes
+  labctl reset --lab ci --all
   labctl reset --vm -i alice --keep`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,6 +79,8 @@ new one is ready, and put back where it does not get there; then it is removed, 
 				return cli.Misused(cmd, "--keep goes with --vm")
 			case vm && cmd.Flags().Changed("timeout"):
 				return cli.Misused(cmd, "--timeout goes with --lab; with --vm the setting timeouts.boot counts")
+			case all && (vm || t.instance != ""):
+				return cli.Misused(cmd, "--all is for one lab in every instance: it goes with --lab alone")
 			case vm:
 				return anew(cmd.Context(), t.instance, keep, yes, t.format)
 			}
@@ -85,17 +88,31 @@ new one is ready, and put back where it does not get there; then it is removed, 
 			if err != nil {
 				return err
 			}
+			if all {
+				return resetAll(cmd.Context(), f, known, yes, t.format)
+			}
 			return change(cmd.Context(), f, t, known, labrun.Call{Action: "reset"}, func(st provision.Status) error {
 				return f.Confirm(cmd.Context(), yes, fmt.Sprintf("Remove all work on lab %s in %s?", known.ID, st.Name))
 			})
 		},
 	}
 	t.flags(f, cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "with --lab: in every instance")
 	cmd.Flags().BoolVar(&vm, "vm", false, "make the whole instance anew")
 	cmd.Flags().BoolVar(&keep, "keep", false, "with --vm: keep the old one as a stopped instance, with its memory")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	factory.Setting(cmd, "timeouts.solve", "timeout", "TIME", "longest wait")
 	return cmd
+}
+
+func resetAll(ctx context.Context, f *factory.Factory, known labrun.Known, yes bool, format ui.Format) error {
+	doc, err := askAll(ctx, f, known, labrun.Call{Action: "reset", Timeout: f.Settings().Timeouts.Solve}, func(count int) error {
+		return f.Confirm(ctx, yes, fmt.Sprintf("Remove all work on lab %s in all %d instances?", known.ID, count))
+	})
+	if err != nil {
+		return err
+	}
+	return showAll(f, known, doc, format)
 }
 
 // change runs a call that changes the guest and tells what it does on the way.

@@ -49,11 +49,11 @@ type target struct {
 	format        ui.Format
 }
 
-func (t *target) flags(f *factory.Factory, cmd *cobra.Command) {
+func (t *target) flags(f *factory.Factory, cmd *cobra.Command, more ...ui.Format) {
 	cmd.Flags().StringVar(&t.lab, "lab", "", "which `LAB`, as the list of labs names it")
 	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
 	f.InstanceFlag(cmd, &t.instance)
-	ui.AddFormat(cmd, &t.format)
+	ui.AddFormat(cmd, &t.format, more...)
 }
 
 // stepFlag adds a flag whose value is a step's number.
@@ -140,8 +140,12 @@ func (s *session) run(ctx context.Context, call labrun.Call, progress func(strin
 	report, err := s.program.Run(ctx, s.guest, call, progress)
 	if err != nil {
 		s.close()
+		return report, err
 	}
-	return report, err
+	if err := labrun.Note(s.f.Home().Instance(s.status.Name), report); err != nil {
+		progress(err.Error()) // the verdict is what was asked for
+	}
+	return report, nil
 }
 
 func (s *session) close() {

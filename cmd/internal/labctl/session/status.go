@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/provision"
 )
@@ -18,9 +20,10 @@ import (
 func NewStatus(f *factory.Factory) *cobra.Command {
 	var format ui.Format
 	cmd := &cobra.Command{
-		Use:     "status [NAME]",
-		Short:   "List the instances",
-		Long:    "List the instances and what is known of them without asking their guests. `labctl doctor --guest NAME` asks.",
+		Use:   "status [NAME]",
+		Short: "List the instances",
+		Long: `List the instances and what is known of them without asking their guests: how far each learner was in each lab when that was
+last checked, and the memory that each takes of this host. ` + "`labctl doctor --guest NAME`" + ` asks.`,
 		Example: "  labctl status\n  labctl status -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -56,14 +59,15 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 	} else if all, err = driver.List(ctx); err != nil {
 		return fmt.Errorf("list the instances: %w", err)
 	}
+	list := make([]listed, 0, len(all))
+	for _, st := range all {
+		list = append(list, listedOf(f, st))
+	}
 	if format == ui.JSON {
-		if all == nil {
-			all = []provision.Status{}
-		}
 		return f.UI().JSON(struct {
-			Schema    string             `json:"schema"`
-			Instances []provision.Status `json:"instances"`
-		}{ui.Schema("status"), all})
+			Schema    string   `json:"schema"`
+			Instances []listed `json:"instances"`
+		}{ui.Schema("status"), list})
 	}
 	u := f.UI()
 	if len(all) == 0 {
@@ -71,15 +75,42 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 		return nil
 	}
 	var table ui.Table
-	table.Row("NAME", "STATE", "SINCE", "CPUS", "MEMORY", "DISK", "SSH PORT", "IMAGE", "NOTE")
-	for _, st := range all {
-		table.Cells(row(u, st)...)
+	table.Row("NAME", "STATE", "SINCE", "LABS", "CHECKED", "CPUS", "MEMORY", "DISK", "SSH PORT", "IMAGE", "NOTE")
+	for _, l := range list {
+		table.Cells(row(u, l)...)
 	}
 	table.Write(u.Out)
 	return nil
 }
 
-func row(u *ui.UI, st provision.Status) []ui.Cell {
+// listed is an instance with what is remembered of its learner.
+type listed struct {
+	provision.Status
+	Labs []labrun.Standing `json:"labs,omitempty"`
+}
+
+func listedOf(f *factory.Factory, st provision.Status) listed {
+	return listed{st, labrun.Standings(f.Home().Instance(st.Name))}
+}
+
+// standing says how many steps of each lab were passed, and how long ago that was last asked.
+func (l listed) standing() (labs, checked string) {
+	var words []string
+	var last time.Time
+	for _, s := range l.Labs {
+		words = append(words, fmt.Sprintf("%s %d/%d", s.Lab, s.Passed(), len(s.Steps)))
+		if s.Time.After(last) {
+			last = s.Time
+		}
+	}
+	if words == nil {
+		return "-", "-"
+	}
+	return strings.Join(words, ", "), age(time.Since(last))
+}
+
+func row(u *ui.UI, l listed) []ui.Cell {
+	st := l.Status
 	paint := u.Result.Dim
 	since, note := "", st.Reason
 	switch st.Power {
@@ -110,10 +141,15 @@ func row(u *ui.UI, st provision.Status) []ui.Cell {
 	if since == "" {
 		since = "-"
 	}
+	labs, checked := l.standing()
+	memory := ui.Bytes(int64(st.Spec.MemoryMiB) << 20)
+	if st.UsedMiB > 0 {
+		memory = ui.Bytes(int64(st.UsedMiB)<<20) + " of " + memory
+	}
 	return []ui.Cell{
-		cell(st.Name), {Text: string(st.Power), Paint: paint}, cell(since),
+		cell(st.Name), {Text: string(st.Power), Paint: paint}, cell(since), cell(labs), cell(checked),
 		orNone(st.Spec.CPUs, fmt.Sprint(st.Spec.CPUs)),
-		orNone(st.Spec.MemoryMiB, ui.Bytes(int64(st.Spec.MemoryMiB)<<20)),
+		orNone(st.Spec.MemoryMiB, memory),
 		orNone(st.Spec.DiskGiB, fmt.Sprintf("%d GiB", st.Spec.DiskGiB)),
 		orNone(st.Spec.SSHPort, fmt.Sprint(st.Spec.SSHPort)),
 		cell(image), {Text: note, Paint: u.Result.Dim},

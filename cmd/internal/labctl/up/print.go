@@ -55,14 +55,12 @@ func program() string {
 
 // printSteps lists a lab's steps by what is left to do; why a step is not done is for verify to say.
 func printSteps(u *ui.UI, lab string, report labs.Report) {
-	done := 0
 	table := ui.Table{Indent: "  "}
 	for _, s := range report.Steps {
 		word, paint := "not done", u.Result.Dim
 		switch s.State {
 		case check.Passed:
 			word, paint = "done", u.Result.Good
-			done++
 		case check.Error:
 			word, paint = "could not be checked", u.Result.Warn
 		}
@@ -72,7 +70,7 @@ func printSteps(u *ui.UI, lab string, report labs.Report) {
 	if known, err := labrun.Find(lab); err == nil {
 		heading += ", " + known.Title
 	}
-	u.Print("\n%s: %d of %d steps done", heading, done, len(report.Steps))
+	u.Print("\n%s: %d of %d steps done", heading, report.Passed(), len(report.Steps))
 	table.Write(u.Out)
 	if report.Error != "" {
 		u.Print("  %s", u.Result.Warn(report.Error))

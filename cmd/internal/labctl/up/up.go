@@ -4,6 +4,7 @@ package up
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -35,37 +36,46 @@ type Options struct {
 // New is the command up. run is what it does, for tests; nil means the real one.
 func New(f *factory.Factory, run func(context.Context, Options) error) *cobra.Command {
 	var o Options
+	var class string
+	var queue bool
 	if run == nil {
 		run = func(ctx context.Context, o Options) error { return Run(ctx, f, o) }
 	}
 	cmd := &cobra.Command{
-		Use:   "up [NAME]",
-		Short: "Make an instance, start it and put the labs into it",
+		Use:   "up [NAME...]",
+		Short: "Make instances, start them and put the labs into them",
 		Long: `Make an instance, start it, wait until its platform is ready and put the labs into it.
 
 Without NAME the instance is called ` + defaultName + `. The golden image is built first where there is none: that takes most of
 an hour on a small machine, once. Beside it is a frozen guest, whose platform was ready when it was saved: an instance of the
 same shape is its clone and goes on from there, any other is booted. An instance that exists is started and checked; its disk
-and the work on it stay. The same command again goes on where an interrupted one stopped.`,
+and the work on it stay. The same command again goes on where an interrupted one stopped.
+
+Several names, or a class in a CSV file with the columns name, email and labs, make a fleet: as many instances at once as the
+setting parallel says. What does not fit on this host is refused before anything is begun, or waited for with --queue. One that
+fails stops no other.`,
 		Example: `  labctl up
+  labctl up alice bob
+  labctl up --learners class.csv
   labctl up alice --cpus 4 --memory 6GiB
   labctl up bob --port 2222 -o json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return cli.OneArg("the name of an instance")(cmd, args)
-		},
-		ValidArgsFunction: f.CompleteOneInstance,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: f.CompleteInstances,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Name = defaultName
-			if len(args) == 1 {
-				o.Name = args[0]
-			}
 			for _, name := range []string{"cpus", "memory", "disk", "port", "image"} {
 				if cmd.Flags().Changed(name) {
 					o.Given = append(o.Given, name)
 				}
+			}
+			if len(args) > 1 || class != "" {
+				return upFleet(cmd, f, o, args, class, queue)
+			}
+			if queue {
+				return cli.Misused(cmd, "--queue goes with several instances")
+			}
+			o.Name = defaultName
+			if len(args) == 1 {
+				o.Name = args[0]
 			}
 			return run(cmd.Context(), o)
 		},
@@ -78,9 +88,34 @@ and the work on it stay. The same command again goes on where an interrupted one
 	factory.Setting(cmd, "image.name", "image", "NAME", "golden image")
 	factory.Setting(cmd, "image.source", "source", "NAME", "where a missing image's parts come from: auto, release or modules")
 	factory.Setting(cmd, "timeouts.boot", "timeout", "TIME", "longest wait for the instance to become ready")
+	cmd.Flags().StringVar(&class, "learners", "", "a class: CSV `FILE` with the columns name, email, labs")
+	_ = cmd.MarkFlagFilename("learners", "csv")
+	cmd.Flags().BoolVar(&queue, "queue", false, "wait for room on this host, as long as timeouts.queue")
 	cmd.Flags().BoolVar(&o.Cold, "cold", false, "boot a new instance instead of cloning the image's frozen guest")
 	ui.AddFormat(cmd, &o.Format)
 	return cmd
+}
+
+// upFleet is up for several instances.
+func upFleet(cmd *cobra.Command, f *factory.Factory, o Options, names []string, class string, queue bool) error {
+	if slices.Contains(o.Given, "port") {
+		return cli.Misused(cmd, "--port is for one instance; several get free ports")
+	}
+	var learners []Learner
+	for _, name := range names {
+		learners = append(learners, Learner{Name: name})
+	}
+	if class != "" {
+		rows, err := readLearners(class)
+		if err != nil {
+			return err
+		}
+		learners = append(learners, rows...)
+	}
+	if err := checkLearners(learners); err != nil {
+		return err
+	}
+	return RunFleet(cmd.Context(), f, FleetOptions{Learners: learners, Format: o.Format, Given: o.Given, Cold: o.Cold, Queue: queue})
 }
 
 // upDocument is the result of up as JSON.
@@ -160,6 +195,8 @@ type bringUp struct {
 	spec     provision.Spec
 	programs []labrun.Program
 	progress *ui.Progress
+	// prefix is put before the names of stages, where there are several instances.
+	prefix string
 
 	endpoint provision.Endpoint
 	conn     factory.Guest
@@ -168,9 +205,13 @@ type bringUp struct {
 }
 
 func (b *bringUp) run(ctx context.Context) error {
-	return stage.Run(ctx, b, b.progress.Sink(""),
-		stage.Stage[bringUp]{Name: "create " + b.name, Run: createStage},
-		stage.Stage[bringUp]{Name: "start " + b.name, Run: startStage},
+	create, start := "create "+b.name, "start "+b.name
+	if b.prefix != "" {
+		create, start = "create", "start"
+	}
+	return stage.Run(ctx, b, b.progress.Sink(b.prefix),
+		stage.Stage[bringUp]{Name: create, Run: createStage},
+		stage.Stage[bringUp]{Name: start, Run: startStage},
 		stage.Stage[bringUp]{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
 		stage.Stage[bringUp]{Name: "labs", Run: labsStage},
 	)
@@ -222,6 +263,9 @@ func labsStage(ctx context.Context, b *bringUp, progress func(string)) error {
 			Action: "verify", Language: settings.LabLanguage(b.f.Env("LANG")), Timeout: settings.Timeouts.Verify,
 		}, progress)
 		if err != nil {
+			return err
+		}
+		if err := labrun.Note(b.f.Home().Instance(b.name), report); err != nil {
 			return err
 		}
 		b.reports = append(b.reports, report)

@@ -9,6 +9,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/config"
+	"github.com/cgoa-labs/labctl/images/cache"
 	"github.com/cgoa-labs/labctl/images/store"
 	"github.com/cgoa-labs/labctl/images/versions"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -16,6 +17,8 @@ import (
 	"github.com/cgoa-labs/labctl/provision/qemu"
 	"github.com/cgoa-labs/labctl/provision/run"
 	"github.com/cgoa-labs/labctl/provision/ssh"
+	"github.com/cgoa-labs/labctl/provision/stack"
+	"github.com/cgoa-labs/labctl/provision/stack/command"
 )
 
 // Main is the program labctl.
@@ -34,9 +37,23 @@ func Parts() factory.Parts {
 		Dial: func(ctx context.Context, ep provision.Endpoint) (factory.Guest, error) {
 			return ssh.Dial(ctx, ep, ssh.Options{})
 		},
+		Fleet:       newFleet,
 		OpenSSH:     ssh.OpenSSH,
 		GuestChecks: guestChecks,
 	}
+}
+
+func newFleet(ctx context.Context, c config.Loaded, parallel int, say, log func(string)) (factory.Fleet, error) {
+	pins, err := versions.Load()
+	if err != nil {
+		return nil, err
+	}
+	finder := command.Finder{Modules: c.Image.ModulesDir, Cache: cache.Cache{Dir: c.Home().Stages()}, Go: pins.Modules.Go, Runner: run.Local{}}
+	path, err := finder.Find(ctx, say)
+	if err != nil {
+		return nil, err
+	}
+	return &stack.Stack{Home: c.Home(), CLI: path, Parallel: parallel, Log: log}, nil
 }
 
 func driverOptions(c config.Loaded, say func(string)) qemu.Options {

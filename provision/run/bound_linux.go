@@ -1,4 +1,4 @@
-package accel
+package run
 
 import (
 	"os/exec"
@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// startBound starts cmd so that the kernel ends it when labctl dies: a probe that hangs under a broken KVM would otherwise
-// burn a core for ever, with nobody to end it.
-func startBound(cmd *exec.Cmd) (wait func() error, err error) {
+// StartBound starts cmd, in a process group of its own, so that the kernel ends it when this program dies, however it does: nobody else
+// would. wait waits for its end, and must be called once.
+func StartBound(cmd *exec.Cmd) (wait func() error, err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started, waited, reap := make(chan error), make(chan error), make(chan struct{})
 	go func() {
