@@ -39,7 +39,7 @@ func fakeParts() factory.Parts {
 			}
 			return &fakeGuest{root: filepath.Dir(ep.KeyFile)}, nil
 		},
-		Fleet: func(_ context.Context, _ config.Loaded, parallel int, say, _ func(string)) (factory.Fleet, error) {
+		Fleet: func(_ context.Context, _ config.Loaded, parallel int, say, _, _ func(string)) (factory.Fleet, error) {
 			return fakeFleet{}, nil
 		},
 		OpenSSH: func(ep provision.Endpoint, _ string, tty bool, command []string) ([]string, error) {

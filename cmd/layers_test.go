@@ -117,6 +117,7 @@ var table = map[string]row{
 	"cmd/internal/labctl/up":      {rank: 55},
 	"cmd/internal/labctl/session": {rank: 55},
 	"cmd/internal/labctl/lab":     {rank: 55},
+	"cmd/internal/labctl/guide":   {rank: 55},
 	"cmd/internal/labctl/doctor":  {rank: 55},
 	"cmd/internal/labctl/about":   {rank: 55},
 	"cmd/internal/labctl":         {rank: 56},

@@ -1,6 +1,9 @@
 package provision
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // NotFoundError says that no instance has this name.
 type NotFoundError struct{ Name string }
@@ -184,4 +187,22 @@ func (e *RenewError) Unwrap() error { return e.Err }
 // Hint is the next action.
 func (e *RenewError) Hint() string {
 	return "`labctl start " + e.Name + "` goes on with it; the same command again tries anew"
+}
+
+// Conflict is nil, or a *ConflictError that says in what an existing instance differs from what is wanted now. A port is wanted only
+// where it is not 0.
+func Conflict(have, want Spec) error {
+	for _, c := range []struct{ what, have, want string }{
+		{"image", string(have.Image), string(want.Image)},
+		{"image digest", have.ImageDigest, want.ImageDigest},
+		{"CPUs", strconv.Itoa(have.CPUs), strconv.Itoa(want.CPUs)},
+		{"memory (MiB)", strconv.Itoa(have.MemoryMiB), strconv.Itoa(want.MemoryMiB)},
+		{"disk (GiB)", strconv.Itoa(have.DiskGiB), strconv.Itoa(want.DiskGiB)},
+		{"SSH port", strconv.Itoa(have.SSHPort), strconv.Itoa(want.SSHPort)},
+	} {
+		if c.have != c.want && !(c.what == "SSH port" && want.SSHPort == 0) {
+			return &ConflictError{Name: have.Name, What: c.what, Have: c.have, Want: c.want}
+		}
+	}
+	return nil
 }

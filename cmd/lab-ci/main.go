@@ -16,6 +16,6 @@ import (
 func main() {
 	places := ground.Guest()
 	os.Exit(labcmd.Main(context.Background(), cli.OS(), os.Args[1:], labcmd.Program{
-		ID: ci.ID, LockFile: places.Lock, Make: func() (labs.Lab, error) { return ci.Lab(places, run.Local{}) },
+		ID: ci.ID, LockFile: places.Lock, Make: func(language string) (labs.Lab, error) { return ci.Lab(places, run.Local{}, language) },
 	}))
 }

@@ -16,6 +16,6 @@ import (
 func main() {
 	places := ground.Guest()
 	os.Exit(labcmd.Main(context.Background(), cli.OS(), os.Args[1:], labcmd.Program{
-		ID: rev.ID, LockFile: places.Lock, Make: func() (labs.Lab, error) { return rev.Lab(places, run.Local{}) },
+		ID: rev.ID, LockFile: places.Lock, Make: func(language string) (labs.Lab, error) { return rev.Lab(places, run.Local{}, language) },
 	}))
 }

@@ -21,6 +21,15 @@ const (
 	Error   State = "error"
 )
 
+// Known says whether s is one of the states.
+func (s State) Known() bool {
+	switch s {
+	case Passed, Pending, Failed, Skipped, Error:
+		return true
+	}
+	return false
+}
+
 // Outcome is the answer to one question.
 type Outcome struct {
 	State State

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -212,6 +213,13 @@ func translated(t *testing.T, lab string, words text.Text) {
 			require.Len(t, step.Hints, stepHints, "%s: step %d", file, i+1)
 			require.NotContains(t, append([]string{step.Title, step.Goal, step.Note}, step.Hints...), "", "%s: step %d", file, i+1)
 		}
+		for i, step := range said.Steps {
+			require.Equal(t, identifiers(words.Steps[i].Goal), identifiers(step.Goal), "%s: step %d, goal", file, i+1)
+			require.Equal(t, identifiers(words.Steps[i].Note), identifiers(step.Note), "%s: step %d, note", file, i+1)
+			for n, hint := range step.Hints {
+				require.Equal(t, identifiers(words.Steps[i].Hints[n]), identifiers(hint), "%s: step %d, hint %d", file, i+1, n+1)
+			}
+		}
 		require.Len(t, said.References, len(words.References), file)
 		for what, maps := range map[string][2]map[string]string{"checks": {words.Checks, said.Checks}, "hints": {words.Hints, said.Hints}} {
 			for key := range maps[0] {
@@ -220,6 +228,24 @@ func translated(t *testing.T, lab string, words text.Text) {
 			require.Len(t, maps[1], len(maps[0]), "%s: %s", file, what)
 		}
 	}
+}
+
+// identifier is what a text must name the same in every language: paths, fields, addresses, names with a dot, slash, colon or underscore.
+var identifier = regexp.MustCompile(`/?[A-Za-z0-9][A-Za-z0-9_./:@-]*[/_.:@][A-Za-z0-9_./:@-]*[A-Za-z0-9]|/[a-z][A-Za-z0-9/_.-]+`)
+
+// placeholder is what a language may say in its own words.
+var placeholder = regexp.MustCompile(`^[A-Z_/.:-]+$`)
+
+// identifiers are those of a sentence, each once, in order.
+func identifiers(sentence string) []string {
+	var all []string
+	for _, word := range identifier.FindAllString(sentence, -1) {
+		if word = strings.Trim(word, ".:"); !placeholder.MatchString(word) {
+			all = append(all, word)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Complete wants enough answers for each step, all of them scripts that a shell can read.

@@ -20,7 +20,7 @@ var tables = []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"}
 func IsOwn(conn net.Conn) bool {
 	local, errA := netip.ParseAddrPort(conn.LocalAddr().String())
 	remote, errB := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if errA != nil || errB != nil || !remote.Addr().IsLoopback() {
+	if errA != nil || errB != nil || !remote.Addr().IsLoopback() || !remote.Addr().Unmap().Is4() {
 		return false
 	}
 	return slices.ContainsFunc(tables, func(path string) bool {
@@ -34,11 +34,15 @@ func IsOwn(conn net.Conn) bool {
 	})
 }
 
+// established is the state of a connection whose both ends are open.
+const established = "01"
+
 // owner finds the user of the socket whose own address is local and whose other end is remote.
 func owner(table *bufio.Scanner, local, remote netip.AddrPort) (uid int, found bool) {
 	for table.Scan() {
 		fields := strings.Fields(table.Text())
-		if len(fields) < 8 || !is(fields[1], local) || !is(fields[2], remote) {
+		// A socket that its program has closed belongs to nobody, and is listed as root's.
+		if len(fields) < 10 || fields[3] != established || fields[9] == "0" || !is(fields[1], local) || !is(fields[2], remote) {
 			continue
 		}
 		uid, err := strconv.Atoi(fields[7])

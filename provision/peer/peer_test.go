@@ -41,6 +41,12 @@ func TestOwner(t *testing.T) {
 		require.True(t, found)
 		require.Equal(t, want, uid)
 	}
-	_, found := owner(bufio.NewScanner(strings.NewReader(table)), at(0xC003), at(0x1F90))
+	// What was closed is nobody's, although it is listed as root's.
+	const closed = `   0: 0100007F:C001 0100007F:1F90 04 00000000:00000000 00:00000000 00000000     0        0 0 1
+   1: 0100007F:C001 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 0 1
+`
+	_, found := owner(bufio.NewScanner(strings.NewReader(closed)), at(0xC001), at(0x1F90))
+	require.False(t, found)
+	_, found = owner(bufio.NewScanner(strings.NewReader(table)), at(0xC003), at(0x1F90))
 	require.False(t, found)
 }

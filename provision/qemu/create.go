@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -77,28 +76,11 @@ func (d *Driver) reshape(ctx context.Context, rec state.Record, want provision.S
 	if move {
 		have.SSHPort = want.SSHPort
 	}
-	if err := conflict(have, want); err != nil || !move {
+	if err := provision.Conflict(have, want); err != nil || !move {
 		return err
 	}
 	rec.Spec.SSHPort, rec.PortChosen = want.SSHPort, false
 	return d.withPort(ctx, &rec, func() error { return d.store.Save(rec) })
-}
-
-// conflict says in what an existing instance differs from what is wanted now.
-func conflict(have, want provision.Spec) error {
-	for _, c := range []struct{ what, have, want string }{
-		{"image", string(have.Image), string(want.Image)},
-		{"image digest", have.ImageDigest, want.ImageDigest},
-		{"CPUs", strconv.Itoa(have.CPUs), strconv.Itoa(want.CPUs)},
-		{"memory (MiB)", strconv.Itoa(have.MemoryMiB), strconv.Itoa(want.MemoryMiB)},
-		{"disk (GiB)", strconv.Itoa(have.DiskGiB), strconv.Itoa(want.DiskGiB)},
-		{"SSH port", strconv.Itoa(have.SSHPort), strconv.Itoa(want.SSHPort)},
-	} {
-		if c.have != c.want && !(c.what == "SSH port" && want.SSHPort == 0) {
-			return &provision.ConflictError{Name: have.Name, What: c.what, Have: c.have, Want: c.want}
-		}
-	}
-	return nil
 }
 
 // begin makes the folder and the record of a half-made instance.
@@ -186,7 +168,7 @@ func (d *Driver) tidy(rec state.Record) error {
 	}
 	for _, e := range entries {
 		if isTemporary(e.Name()) && e.Type().IsRegular() {
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			if err := removeFile(filepath.Join(dir, e.Name())); err != nil {
 				return fmt.Errorf("tidy the instance's folder: %w", err)
 			}
 		}

@@ -228,7 +228,7 @@ func (d *Driver) sweep(l provision.Leftover) error {
 			err, gone = d.discard(name), true
 		}
 	default:
-		err = os.Remove(l.Path)
+		err = removeFile(l.Path)
 	}
 	if _, statErr := os.Stat(string(d.home.Instance(name))); gone || errors.Is(statErr, fs.ErrNotExist) {
 		return errors.Join(err, lock.Remove())

@@ -217,7 +217,7 @@ func (d *Driver) Fits(_ context.Context, specs []provision.Spec) error {
 	if freeMiB < need {
 		return &provision.ResourceError{
 			What: "memory", Need: fmt.Sprintf("%d MiB for %d instances", need, off), Have: fmt.Sprintf("%d MiB, enough for %d of them", freeMiB, freeMiB*off/need),
-			Fix: "make fewer, stop other instances, give each less memory, or wait for room with --queue",
+			Fix: "begin with fewer, stop other instances, or give each less memory; `labctl up --queue` waits for room",
 		}
 	}
 	free, err := host.DiskFree(d.home.Instances())
@@ -227,7 +227,7 @@ func (d *Driver) Fits(_ context.Context, specs []provision.Spec) error {
 	if want := minFreeDisk + off*growth; free < want {
 		return &provision.ResourceError{
 			What: "disk space below " + d.home.State, Need: fmt.Sprintf("%.1f GiB for %d instances", gib(want), off), Have: fmt.Sprintf("%.1f GiB", gib(free)),
-			Fix: "make fewer, or remove files, instances or images that are not needed",
+			Fix: "begin with fewer, or remove files, instances or images that are not needed",
 		}
 	}
 	return nil

@@ -56,9 +56,14 @@ func (d *Driver) Renew(ctx context.Context, spec provision.Spec, keep string, re
 		return err
 	}
 	defer func() {
-		if err != nil {
-			err = errors.Join(&provision.RenewError{Name: name, Err: err}, d.putBack(name))
+		if err == nil {
+			return
 		}
+		if back := d.putBack(name); back != nil {
+			err = errors.Join(err, fmt.Errorf("what was there before is not put back yet, `labctl start %s` tries again: %w", name, back))
+			return
+		}
+		err = &provision.RenewError{Name: name, Err: err}
 	}()
 	if err := d.create(ctx, spec); err != nil {
 		return err

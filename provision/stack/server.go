@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
@@ -18,8 +20,9 @@ import (
 // server is the resource provider that Pulumi attaches to: each resource is an instance, known by its name.
 type server struct {
 	pulumirpc.UnimplementedResourceProviderServer
-	// One of them is set: a run makes or removes.
+	// One of them is set: a run makes or removes, and touches only these instances.
 	up, down Do
+	names    []string
 	ctx      context.Context
 
 	mu   sync.Mutex
@@ -47,7 +50,7 @@ func (p *server) serve(ctx context.Context, listener net.Listener) (stop func())
 	var cancel context.CancelFunc
 	p.ctx, cancel = context.WithCancel(ctx)
 	p.done = map[string]error{}
-	s := grpc.NewServer()
+	s := grpc.NewServer(grpc.WaitForHandlers(true))
 	pulumirpc.RegisterResourceProviderServer(s, p)
 	served := make(chan struct{})
 	go func() {
@@ -63,7 +66,7 @@ func (p *server) serve(ctx context.Context, listener net.Listener) (stop func())
 
 // work does one thing to one instance, for as long as both Pulumi and labctl want it.
 func (p *server) work(ctx context.Context, name string, do Do) error {
-	if do == nil {
+	if do == nil || !slices.Contains(p.names, name) {
 		return fmt.Errorf("%s is not to be touched in this run", name)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -86,7 +89,7 @@ func (p *server) outcomes(names []string) (_ map[string]error, told bool) {
 			p.done[name], told = ErrNotReached, false
 		}
 	}
-	return p.done, told
+	return maps.Clone(p.done), told
 }
 
 func (*server) GetPluginInfo(context.Context, *emptypb.Empty) (*pulumirpc.PluginInfo, error) {

@@ -44,8 +44,8 @@ type Stack struct {
 	CLI string
 	// Parallel is how many instances are worked on at once, at least 1.
 	Parallel int
-	// Log is told what Pulumi says, line by line, for the debug log.
-	Log func(line string)
+	// Log is told what Pulumi says, line by line, for the debug log; Note what people should know. Both may be nil.
+	Log, Note func(line string)
 }
 
 // ErrNotReached says of an instance that Pulumi ended before its turn came.
@@ -68,7 +68,7 @@ func (s *Stack) Up(ctx context.Context, specs []provision.Spec, up Do) (map[stri
 		}
 		return nil
 	}
-	return s.run(ctx, names, &server{up: up}, program, func(ctx context.Context, st auto.Stack, _ []string) error {
+	return s.run(ctx, names, &server{up: up, names: names}, program, func(ctx context.Context, st auto.Stack, _ []string) error {
 		_, err := st.Up(ctx, optup.Target(urns(names)), optup.Parallel(max(1, s.Parallel)), optup.ContinueOnError(), optup.SuppressOutputs(), optup.ProgressStreams(s.log()), optup.ErrorProgressStreams(s.log()))
 		return err
 	})
@@ -76,7 +76,7 @@ func (s *Stack) Up(ctx context.Context, specs []provision.Spec, up Do) (map[stri
 
 // Down removes the instances of these names and takes them out of the fleet; those that never were in it are removed as well.
 func (s *Stack) Down(ctx context.Context, names []string, down Do) (map[string]error, error) {
-	p := &server{down: down}
+	p := &server{down: down, names: names}
 	return s.run(ctx, names, p, func(*pulumi.Context) error { return nil }, func(ctx context.Context, st auto.Stack, members []string) error {
 		var mine []string
 		for _, name := range names {
@@ -116,7 +116,7 @@ func (s *Stack) run(ctx context.Context, names []string, p *server, program pulu
 		return nil, fmt.Errorf("keep the fleet: %w", err)
 	}
 	lock, err := state.Store{Home: s.Home}.Lock(ctx, s.Home.Lock("host", "fleet"), "the fleet", func(pid int) {
-		s.say(fmt.Sprintf("waiting for another labctl (pid %d) to finish with the fleet", pid))
+		s.note(fmt.Sprintf("waiting for another labctl (pid %d) to finish with the fleet", pid))
 	})
 	if err != nil {
 		return nil, err
@@ -142,12 +142,21 @@ func (s *Stack) run(ctx context.Context, names []string, p *server, program pulu
 	switch {
 	case ctx.Err() != nil:
 		return outcomes, context.Cause(ctx)
-	case err != nil && (!told || cmd.signaled.Load()):
+	case err != nil && (!told || cmd.signaled.Load() || noneFailed(outcomes)):
 		return outcomes, s.explain(ctx, err)
 	case err == nil && !told:
 		return outcomes, &Error{Err: ErrNotReached}
 	}
 	return outcomes, nil // an error of Pulumi only repeats those of the instances
+}
+
+func noneFailed(outcomes map[string]error) bool {
+	for _, err := range outcomes {
+		if err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // open makes the workspace of the stack, as a labctl that was ended may have left it, and lists who is in the fleet.
@@ -225,6 +234,12 @@ func (s *Stack) settle(ctx context.Context, st auto.Stack) ([]string, error) {
 func (s *Stack) say(line string) {
 	if s.Log != nil {
 		s.Log(line)
+	}
+}
+
+func (s *Stack) note(line string) {
+	if s.Note != nil {
+		s.Note(line)
 	}
 }
 

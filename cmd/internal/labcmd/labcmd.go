@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,14 +22,25 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/ui/verdict"
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/engine"
+	"github.com/cgoa-labs/labctl/labs/text"
 )
 
 // Program is one lab as a program.
 type Program struct {
-	// Make makes the lab; it is called by the commands that need it.
-	Make func() (labs.Lab, error)
+	// Make makes the lab, with its words in a language; it is called by the commands that need it.
+	Make func(language string) (labs.Lab, error)
 	// ID is the lab's name and LockFile what keeps its runs apart.
 	ID, LockFile string
+}
+
+// language is what labctl asked for, or else what the guest's user has, where labs are written in it.
+func language(env func(string) string) string {
+	for _, name := range []string{"LABCTL_LANGUAGE", "LC_ALL", "LANG"} {
+		if code, _, _ := strings.Cut(strings.ToLower(env(name)), "_"); slices.Contains(text.Languages, code) {
+			return code
+		}
+	}
+	return "en"
 }
 
 // Main runs the program and returns its exit code.
@@ -56,7 +68,7 @@ func (p Program) root(u *ui.UI) *cobra.Command {
 
 // lab makes the lab and refuses a step that it does not have; 0 is no step.
 func (p Program) lab(steps ...int) (labs.Lab, error) {
-	lab, err := p.Make()
+	lab, err := p.Make(language(os.Getenv))
 	if err != nil {
 		return lab, err
 	}

@@ -15,6 +15,7 @@ import (
 	shared "github.com/cgoa-labs/labctl/labs/ground"
 	"github.com/cgoa-labs/labctl/labs/labtest"
 	sharedproof "github.com/cgoa-labs/labctl/labs/proof"
+	sharedtext "github.com/cgoa-labs/labctl/labs/text"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { os.Exit(labtest.Main(m)) }
 func onPlaces(p shared.Places) (labs.Lab, error) {
 	return ci.Lab(ground.Paths{
 		Home: p.Home, Work: p.Work, GitRoot: p.GitRoot, Kubeconfig: p.Kubeconfig, Scratch: p.Scratch, Copied: p.Copied, GitURL: p.GitURL, Lock: p.Lock,
-	}, run.Local{})
+	}, run.Local{}, "en")
 }
 
 func all() labtest.Proof {
@@ -36,12 +37,31 @@ func needsRealCluster(c sharedproof.Case) bool {
 }
 
 func TestTheLabIsWhole(t *testing.T) {
-	lab, err := ci.Lab(ground.Guest(), run.Local{})
+	lab, err := ci.Lab(ground.Guest(), run.Local{}, "en")
 	require.NoError(t, err)
 	require.Len(t, lab.Steps, 8)
 	words, err := text.English()
 	require.NoError(t, err)
 	labtest.Whole(t, lab, words, all(), "*.go", "../../argo/standing.go")
+}
+
+// TestTheLabSpeaks: what the lab says is in the language that it was made with.
+func TestTheLabSpeaks(t *testing.T) {
+	for _, language := range sharedtext.Languages {
+		words, err := text.In(language)
+		require.NoError(t, err)
+		require.Empty(t, words.Foreign)
+		lab, err := ci.Lab(ground.Guest(), run.Local{}, language)
+		require.NoError(t, err)
+		require.Equal(t, words.Title, lab.Title)
+		for i, step := range lab.Steps {
+			require.Empty(t, words.Steps[i].Foreign, "%s, step %d", language, i+1)
+			require.Equal(t, words.Steps[i].Title, step.Title)
+			for _, c := range step.Checks {
+				require.Equal(t, words.Checks[c.ID], c.Title, "%s, step %d", language, i+1)
+			}
+		}
+	}
 }
 
 // TestNamesInTheText: what a learner types must be in the text as the checks want it.

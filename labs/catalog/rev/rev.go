@@ -18,9 +18,9 @@ import (
 // ID is the lab's name.
 const ID = ground.Lab
 
-// Lab is lab rev on the given places; r runs the guest's programs.
-func Lab(p ground.Paths, r run.Runner) (labs.Lab, error) {
-	words, err := text.English()
+// Lab is lab rev on the given places; r runs the guest's programs. What it says is in the given language, as far as it was translated.
+func Lab(p ground.Paths, r run.Runner, language string) (labs.Lab, error) {
+	words, err := text.In(language)
 	if err != nil {
 		return labs.Lab{}, err
 	}

@@ -53,7 +53,7 @@ func (f *Factory) Fleet(ctx context.Context, progress *ui.Progress) (fleet Fleet
 	log, _ := f.Log()
 	name := "the fleet's stack"
 	err = stage.Run(ctx, &fleet, progress.Sink(""), stage.Stage[Fleet]{Name: name, Run: func(ctx context.Context, fleet *Fleet, detail func(string)) (err error) {
-		*fleet, err = f.Parts.Fleet(ctx, *f.loaded, f.Parallel(), detail, func(line string) { log.Debug(line) })
+		*fleet, err = f.Parts.Fleet(ctx, *f.loaded, f.Parallel(), detail, func(line string) { progress.Note("%s", line) }, func(line string) { log.Debug(line) })
 		return err
 	}})
 	return fleet, err

@@ -86,7 +86,7 @@ type Parts struct {
 	Dial    func(ctx context.Context, ep provision.Endpoint) (Guest, error)
 	OpenSSH func(ep provision.Endpoint, knownHosts string, tty bool, command []string) ([]string, error)
 	// Fleet makes the stack that keeps a fleet.
-	Fleet func(ctx context.Context, c config.Loaded, parallel int, say, log func(line string)) (Fleet, error)
+	Fleet func(ctx context.Context, c config.Loaded, parallel int, say, note, log func(line string)) (Fleet, error)
 	// GuestChecks are the guest contract, to be asked once; deep adds what takes long.
 	GuestChecks func(guest run.Runner, deep bool) []check.Check
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/cgoa-labs/labctl/bootstrap/stage"
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
@@ -107,14 +108,11 @@ func askAll(ctx context.Context, f *factory.Factory, known labrun.Known, call la
 		}
 		doc.Instances = append(doc.Instances, a)
 	}
-	if ctx.Err() != nil {
-		return doc, context.Cause(ctx)
-	}
 	return doc, nil
 }
 
 // showAll writes what all said and returns the exit code as an error: the worst of theirs.
-func showAll(f *factory.Factory, known labrun.Known, doc allAnswers, format ui.Format) error {
+func showAll(ctx context.Context, f *factory.Factory, known labrun.Known, doc allAnswers, format ui.Format) error {
 	code := cli.OK
 	for _, a := range doc.Instances {
 		code = max(code, verdict.Code(a.state()))
@@ -130,6 +128,9 @@ func showAll(f *factory.Factory, known labrun.Known, doc allAnswers, format ui.F
 	}
 	if err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // after what is known
 	}
 	return cli.Exit(code)
 }
@@ -156,9 +157,27 @@ func writeCSV(f *factory.Factory, known labrun.Known, doc allAnswers) error {
 				}
 			}
 		}
-		rows = append(rows, append(append(row, states...), a.Error))
+		rows = append(rows, append(append(row, states...), plain(a.Error)))
 	}
 	return w.WriteAll(rows)
+}
+
+// plain keeps a spreadsheet from reading text as a formula.
+func plain(text string) string {
+	if strings.ContainsAny(text[:min(1, len(text))], "=+-@\t") {
+		return "'" + text
+	}
+	return text
+}
+
+// printable is text without what would move a terminal's cursor: the guest is the learner's.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 func printAnswers(u *ui.UI, doc allAnswers) {
@@ -182,7 +201,7 @@ func printAnswers(u *ui.UI, doc allAnswers) {
 			}
 		}
 		table.Cells(ui.Cell{Text: a.Instance}, ui.Cell{Text: string(a.state()), Paint: verdict.Paint(u.Result, a.state())},
-			ui.Cell{Text: passed}, ui.Cell{Text: next}, ui.Cell{Text: note, Paint: u.Result.Dim})
+			ui.Cell{Text: passed}, ui.Cell{Text: next}, ui.Cell{Text: printable(note), Paint: u.Result.Dim})
 	}
 	table.Write(u.Out)
 }

@@ -112,7 +112,7 @@ func resetAll(ctx context.Context, f *factory.Factory, known labrun.Known, yes b
 	if err != nil {
 		return err
 	}
-	return showAll(f, known, doc, format)
+	return showAll(ctx, f, known, doc, format)
 }
 
 // change runs a call that changes the guest and tells what it does on the way.

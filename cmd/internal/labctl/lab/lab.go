@@ -51,7 +51,7 @@ type target struct {
 
 func (t *target) flags(f *factory.Factory, cmd *cobra.Command, more ...ui.Format) {
 	cmd.Flags().StringVar(&t.lab, "lab", "", "which `LAB`, as the list of labs names it")
-	_ = cmd.RegisterFlagCompletionFunc("lab", completeLabs)
+	_ = cmd.RegisterFlagCompletionFunc("lab", labrun.CompleteLabs)
 	f.InstanceFlag(cmd, &t.instance)
 	ui.AddFormat(cmd, &t.format, more...)
 }
@@ -59,31 +59,7 @@ func (t *target) flags(f *factory.Factory, cmd *cobra.Command, more ...ui.Format
 // stepFlag adds a flag whose value is a step's number.
 func stepFlag(cmd *cobra.Command, n *int, name, usage string) {
 	cmd.Flags().IntVar(n, name, 0, usage)
-	_ = cmd.RegisterFlagCompletionFunc(name, completeSteps)
-}
-
-func completeLabs(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var all []cobra.Completion
-	for _, lab := range labrun.All() {
-		all = append(all, cobra.CompletionWithDesc(lab.ID, lab.Title))
-	}
-	return all, cobra.ShellCompDirectiveNoFileComp
-}
-
-func completeSteps(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	id, err := cmd.Flags().GetString("lab")
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	lab, err := labrun.Find(id)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var numbers []cobra.Completion
-	for n := range lab.Steps {
-		numbers = append(numbers, fmt.Sprint(n+1))
-	}
-	return numbers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	_ = cmd.RegisterFlagCompletionFunc(name, labrun.CompleteSteps)
 }
 
 // find checks the lab and the step flags before anything is contacted.

@@ -62,7 +62,7 @@ and -o csv gives a line for each, with the part of the steps that are passed as 
 				if err != nil {
 					return err
 				}
-				return showAll(f, o.Known, doc, o.format)
+				return showAll(cmd.Context(), f, o.Known, doc, o.format)
 			}
 			return verify(cmd.Context(), f, o, limit)
 		},

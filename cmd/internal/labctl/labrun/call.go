@@ -189,8 +189,19 @@ func parse(text []byte, p Program, c Call) (labs.Report, error) {
 	if report.Binary != "" && !strings.EqualFold(report.Binary, p.SHA256) {
 		return labs.Report{}, fmt.Errorf("the answer came from another program: sha256 %s instead of %s", report.Binary, p.SHA256)
 	}
-	if report.State == "" {
+	// The guest is the learner's, who may put another program there: what goes into lists must at least be of the right kind.
+	switch {
+	case report.State == "":
 		return labs.Report{}, fmt.Errorf("its answer has no state")
+	case !report.State.Known():
+		return labs.Report{}, fmt.Errorf("its answer has a state that is none: %q", report.State)
+	}
+	seen := map[int]bool{}
+	for _, s := range report.Steps {
+		if !s.State.Known() || s.Step < 1 || seen[s.Step] {
+			return labs.Report{}, fmt.Errorf("its answer on step %d cannot be: %q", s.Step, s.State)
+		}
+		seen[s.Step] = true
 	}
 	return report, nil
 }

@@ -154,6 +154,9 @@ func TestVerdictsAndTrouble(t *testing.T) {
 		"other schema":            {body: `echo '{"schema":"labctl.dev/lab/v9","lab":"ci","action":"verify","state":"passed"}'`, want: `verify lab ci: its answer is of another schema: "labctl.dev/lab/v9" instead of "labctl.dev/lab/v1"`},
 		"other action":            {body: `echo '{"schema":"labctl.dev/lab/v1","lab":"ci","action":"solve","state":"passed"}'`, want: `verify lab ci: its answer is of another action: "solve" instead of "verify"`},
 		"no state":                {body: `echo '{"schema":"labctl.dev/lab/v1","lab":"ci","action":"verify"}'`, want: "verify lab ci: its answer has no state"},
+		"no such state":           {body: `echo '{"schema":"labctl.dev/lab/v1","lab":"ci","action":"verify","state":"=1+1"}'`, want: `verify lab ci: its answer has a state that is none: "=1+1"`},
+		"no such state of a step": {body: `echo '{"schema":"labctl.dev/lab/v1","lab":"ci","action":"verify","state":"passed","steps":[{"step":1,"state":"great"}]}'`, want: `verify lab ci: its answer on step 1 cannot be: "great"`},
+		"a step twice":            {body: `echo '{"schema":"labctl.dev/lab/v1","lab":"ci","action":"verify","state":"passed","steps":[{"step":1,"state":"passed"},{"step":1,"state":"passed"}]}'`, want: `verify lab ci: its answer on step 1 cannot be: "passed"`},
 		"not for this processor":  {body: "exec /dev/null", want: "verify lab ci: lab-ci ended with exit code 126 and no verdict"},
 		"longer than it may take": {body: `sleep 60`, want: "verify lab ci: no answer within 1s"},
 	} {

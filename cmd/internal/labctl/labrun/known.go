@@ -9,6 +9,9 @@ import (
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/config/strict"
+	ci "github.com/cgoa-labs/labctl/labs/catalog/ci/text"
+	rev "github.com/cgoa-labs/labctl/labs/catalog/rev/text"
+	"github.com/cgoa-labs/labctl/labs/text"
 )
 
 // Known is what labctl knows of a lab without asking a guest. Everything else is the lab's own to tell.
@@ -16,6 +19,15 @@ type Known struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Steps int    `json:"steps"`
+}
+
+// Text is what the lab says to people in a language. What was not translated is marked as foreign; see text.Open.
+func (k Known) Text(language string) (text.Text, error) {
+	read := map[string]func(string) (text.Text, error){"ci": ci.In, "rev": rev.In}[k.ID]
+	if read == nil {
+		return text.Text{}, fmt.Errorf("lab %s has no text", k.ID)
+	}
+	return read(language)
 }
 
 // All is every lab, in the order in which they are best done. A test keeps it the same as the labs themselves.

@@ -23,6 +23,8 @@ type Standing struct {
 	Lab    string              `json:"lab"`
 	Time   time.Time           `json:"time"`
 	Steps  map[int]check.State `json:"steps"`
+	// Hints is how many hints were taken, by step.
+	Hints map[int]int `json:"hints,omitempty"`
 }
 
 const standingSchema = "labctl.dev/standing/v1"
@@ -39,9 +41,8 @@ func (s Standing) Passed() (n int) {
 
 // Note keeps what a report says of the steps that it is about, and forgets all after a reset. What could not be checked changes nothing.
 func Note(dir layout.InstanceDir, report labs.Report) error {
-	path := dir.Standing(report.Lab)
 	if report.Action == "reset" {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(dir.Standing(report.Lab)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("forget the standing: %w", err)
 		}
 		return nil
@@ -55,8 +56,24 @@ func Note(dir layout.InstanceDir, report labs.Report) error {
 			standing.Steps[step.Step] = step.State
 		}
 	}
-	standing.Schema, standing.Lab, standing.Time = standingSchema, report.Lab, time.Now().UTC()
-	data, err := json.Marshal(standing)
+	standing.Time = time.Now().UTC()
+	return standing.save(dir, report.Lab)
+}
+
+// TakeHint counts one hint more for a step, up to most, and returns how many were taken.
+func TakeHint(dir layout.InstanceDir, lab string, step, most int) (int, error) {
+	standing, _ := Recall(dir, lab)
+	if standing.Hints == nil {
+		standing.Hints = map[int]int{}
+	}
+	standing.Hints[step] = min(standing.Hints[step]+1, most)
+	return standing.Hints[step], standing.save(dir, lab)
+}
+
+func (s Standing) save(dir layout.InstanceDir, lab string) error {
+	s.Schema, s.Lab = standingSchema, lab
+	path := dir.Standing(lab)
+	data, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
@@ -86,7 +103,7 @@ func Recall(dir layout.InstanceDir, lab string) (Standing, error) {
 func Standings(dir layout.InstanceDir) []Standing {
 	var all []Standing
 	for _, lab := range All() {
-		if s, err := Recall(dir, lab.ID); err == nil && s.Schema != "" {
+		if s, err := Recall(dir, lab.ID); err == nil && len(s.Steps) > 0 {
 			all = append(all, s)
 		}
 	}

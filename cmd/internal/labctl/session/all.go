@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
@@ -50,7 +51,9 @@ func fits(ctx context.Context, driver provision.Driver, byName map[string]provis
 	}
 	var specs []provision.Spec
 	for _, name := range names {
-		specs = append(specs, byName[name].Spec)
+		if byName[name].Power != provision.Broken {
+			specs = append(specs, byName[name].Spec)
+		}
 	}
 	return limited.Fits(ctx, specs)
 }
@@ -96,7 +99,7 @@ func downAll(ctx context.Context, f *factory.Factory, yes bool, format ui.Format
 		return err
 	}
 	left, err := driver.Leftovers(ctx)
-	if err == nil && len(left) > 0 {
+	if err == nil && len(left) > 0 && ctx.Err() == nil {
 		if err = driver.Sweep(ctx, left); err == nil {
 			left, err = driver.Leftovers(ctx)
 		}
@@ -117,19 +120,15 @@ func removeAll(ctx context.Context, f *factory.Factory, names []string, remove f
 		if err == nil {
 			outcomes, err = fleet.Down(ctx, names, remove)
 		}
+		if err == nil || ctx.Err() != nil && outcomes != nil {
+			return outcomes, nil // after Ctrl-C showAll says so
+		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err == nil {
-			return outcomes, nil
-		}
 		progress.Note("the fleet's stack cannot be used (%v); the instances are removed without it", err)
 	}
-	failed := f.Each(ctx, names, remove)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return failed, nil
+	return f.Each(ctx, names, remove), nil
 }
 
 func showAll(ctx context.Context, f *factory.Factory, c change, names []string, failed map[string]error, left []provision.Leftover, progress *ui.Progress, format ui.Format) error {
@@ -180,7 +179,7 @@ func printAll(u *ui.UI, c change, doc allDocument) {
 	if c.verb != removal.verb {
 		return
 	}
-	if len(doc.Leftovers) == 0 {
+	if len(doc.Leftovers) == 0 && !slices.ContainsFunc(doc.Instances, func(o factory.Outcome) bool { return o.Error != "" }) {
 		u.Print("leftovers: none")
 	}
 	for _, l := range doc.Leftovers {

@@ -53,11 +53,12 @@ func RunFleet(ctx context.Context, f *factory.Factory, o FleetOptions) error {
 	}
 	progress := f.UI().NewProgress()
 	defer progress.Close()
-	ups, specs, err := plan(ctx, f, driver, o, programs, progress)
+	ups, err := plan(ctx, f, driver, o, programs, progress)
 	if err != nil {
 		return err
 	}
-	if err := room(ctx, f, driver, specs, o.Queue, progress); err != nil {
+	specs, err := ready(ctx, f, ups, o, progress)
+	if err != nil {
 		return err
 	}
 	stack, err := f.Fleet(ctx, progress)
@@ -105,15 +106,14 @@ func RunFleet(ctx context.Context, f *factory.Factory, o FleetOptions) error {
 	return nil
 }
 
-// plan checks all that can be checked before anything is changed, and makes the image where it is missing.
-func plan(ctx context.Context, f *factory.Factory, driver provision.Driver, o FleetOptions, programs []labrun.Program, progress *ui.Progress) (map[string]*bringUp, []provision.Spec, error) {
+// plan checks, before anything is changed, what there is and whether there is room for the rest, and waits for that where it was asked to.
+func plan(ctx context.Context, f *factory.Factory, driver provision.Driver, o FleetOptions, programs []labrun.Program, progress *ui.Progress) (map[string]*bringUp, error) {
 	ups := map[string]*bringUp{}
 	var specs []provision.Spec
-	var fresh *provision.Spec
 	for _, l := range o.Learners {
 		before, err := driver.Status(ctx, l.Name)
 		if err != nil {
-			return nil, nil, fmt.Errorf("look for instance %s: %w", l.Name, err)
+			return nil, fmt.Errorf("look for instance %s: %w", l.Name, err)
 		}
 		b := &bringUp{f: f, driver: driver, name: l.Name, before: before, progress: progress, prefix: l.Name}
 		for _, p := range programs {
@@ -121,23 +121,45 @@ func plan(ctx context.Context, f *factory.Factory, driver provision.Driver, o Fl
 				b.programs = append(b.programs, p)
 			}
 		}
-		switch {
-		case before.Power != provision.Absent && before.Power != provision.Broken:
+		if b.exists() {
 			b.spec = reshaped(f, before.Spec, o.Given)
-		case fresh == nil:
-			// What holds for one new instance holds for all.
-			if b.spec, err = newSpec(ctx, f, l.Name, o.Cold, progress); err != nil {
-				return nil, nil, err
+			if err := provision.Conflict(before.Spec, b.spec); err != nil {
+				return nil, err
 			}
-			fresh = &b.spec
-		default:
-			b.spec = *fresh
-			b.spec.Name = l.Name
+		} else {
+			b.spec = shape(f, l.Name, o.Cold)
 		}
 		ups[l.Name] = b
 		specs = append(specs, b.spec)
 	}
-	return ups, specs, nil
+	return ups, room(ctx, f, driver, specs, o.Queue, progress)
+}
+
+// exists says whether there is an instance that can be gone on with: what an interrupted up left is made anew.
+func (b *bringUp) exists() bool {
+	return b.before.Power != provision.Absent && b.before.Power != provision.Broken
+}
+
+// ready makes the image where it is missing, and checks the host for one new instance: what holds for one holds for all.
+func ready(ctx context.Context, f *factory.Factory, ups map[string]*bringUp, o FleetOptions, progress *ui.Progress) ([]provision.Spec, error) {
+	var specs []provision.Spec
+	var fresh *provision.Spec
+	for _, l := range o.Learners {
+		b := ups[l.Name]
+		if !b.exists() {
+			if fresh == nil {
+				spec, err := newSpec(ctx, f, l.Name, o.Cold, progress)
+				if err != nil {
+					return nil, err
+				}
+				fresh = &spec
+			}
+			b.spec = *fresh
+			b.spec.Name = l.Name
+		}
+		specs = append(specs, b.spec)
+	}
+	return specs, nil
 }
 
 // room refuses what does not fit on this host beside what runs there, or waits until it does.

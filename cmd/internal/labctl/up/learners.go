@@ -1,6 +1,7 @@
 package up
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -44,7 +45,12 @@ func parseLearners(in io.Reader, path string) ([]Learner, error) {
 	wrong := func(line int, format string, args ...any) error {
 		return &cli.UsageError{Msg: fmt.Sprintf("%s:%d: ", path, line) + fmt.Sprintf(format, args...), Fix: "its first line names the columns, such as name,email,labs; each other line is a learner"}
 	}
-	r := csv.NewReader(in)
+	text := bufio.NewReader(in)
+	const mark = "\ufeff" // spreadsheets put a byte order mark first
+	if start, err := text.Peek(len(mark)); err == nil && string(start) == mark {
+		_, _ = text.Discard(len(mark))
+	}
+	r := csv.NewReader(text)
 	r.FieldsPerRecord, r.TrimLeadingSpace = -1, true
 	var header []string
 	var learners []Learner
@@ -65,10 +71,12 @@ func parseLearners(in io.Reader, path string) ([]Learner, error) {
 			record[i] = strings.TrimSpace(record[i])
 		}
 		if header == nil {
-			record[0] = strings.TrimPrefix(record[0], "\ufeff") // spreadsheets put a byte order mark first
 			for i, column := range record {
 				if record[i] = strings.ToLower(column); !slices.Contains(columns, record[i]) {
 					return nil, wrong(line, "%q is no column", column)
+				}
+				if slices.Contains(record[:i], record[i]) {
+					return nil, wrong(line, "the column %s is there twice", record[i])
 				}
 			}
 			if !slices.Contains(record, "name") {

@@ -30,7 +30,7 @@ func printUp(u *ui.UI, st provision.Status, b *bringUp) {
 
 func printLabs(u *ui.UI, b *bringUp) {
 	for i, report := range b.reports {
-		printSteps(u, b.programs[i].Lab, report)
+		printSteps(u, b.programs[i].Lab, report, b.f.Settings().LabLanguage(b.f.Env("LANG")))
 	}
 }
 
@@ -54,7 +54,7 @@ func program() string {
 }
 
 // printSteps lists a lab's steps by what is left to do; why a step is not done is for verify to say.
-func printSteps(u *ui.UI, lab string, report labs.Report) {
+func printSteps(u *ui.UI, lab string, report labs.Report, language string) {
 	table := ui.Table{Indent: "  "}
 	for _, s := range report.Steps {
 		word, paint := "not done", u.Result.Dim
@@ -68,7 +68,9 @@ func printSteps(u *ui.UI, lab string, report labs.Report) {
 	}
 	heading := u.Result.Bold("lab " + lab)
 	if known, err := labrun.Find(lab); err == nil {
-		heading += ", " + known.Title
+		if said, err := known.Text(language); err == nil {
+			heading += ", " + said.Title
+		}
 	}
 	u.Print("\n%s: %d of %d steps done", heading, report.Passed(), len(report.Steps))
 	table.Write(u.Out)

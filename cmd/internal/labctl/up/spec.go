@@ -15,15 +15,21 @@ import (
 	"github.com/cgoa-labs/labctl/provision"
 )
 
-// newSpec is the shape that the settings give an instance, cloned from an image that is built first where it is missing.
-// The host is checked for it first.
-func newSpec(ctx context.Context, f *factory.Factory, name string, cold bool, progress *ui.Progress) (provision.Spec, error) {
+// shape is the shape that the settings give an instance.
+func shape(f *factory.Factory, name string, cold bool) provision.Spec {
 	c := f.Settings()
-	spec := provision.Spec{
+	return provision.Spec{
 		Name: name, Image: c.Home().Image(c.Image.Name),
 		CPUs: c.Instance.CPUs, MemoryMiB: c.Instance.Memory.MiB(), DiskGiB: c.Instance.Disk.GiB(), SSHPort: c.Instance.Port,
 		Cold: cold,
 	}
+}
+
+// newSpec is the shape that the settings give an instance, cloned from an image that is built first where it is missing.
+// The host is checked for it first.
+func newSpec(ctx context.Context, f *factory.Factory, name string, cold bool, progress *ui.Progress) (provision.Spec, error) {
+	c := f.Settings()
+	spec := shape(f, name, cold)
 	driver, err := f.Driver()
 	if err != nil {
 		return spec, err

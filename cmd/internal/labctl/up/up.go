@@ -150,7 +150,7 @@ func Run(ctx context.Context, f *factory.Factory, o Options) error {
 	defer progress.Close()
 	b := &bringUp{f: f, driver: driver, name: o.Name, before: before, programs: programs, progress: progress}
 	// What an interrupted up left is broken, and finished by making it.
-	if before.Power == provision.Absent || before.Power == provision.Broken {
+	if !b.exists() {
 		if b.spec, err = newSpec(ctx, f, o.Name, o.Cold, progress); err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func labsStage(ctx context.Context, b *bringUp, progress func(string)) error {
 			return err
 		}
 		if err := labrun.Note(b.f.Home().Instance(b.name), report); err != nil {
-			return err
+			progress(err.Error()) // only lists miss it
 		}
 		b.reports = append(b.reports, report)
 	}

@@ -43,7 +43,7 @@ func Parts() factory.Parts {
 	}
 }
 
-func newFleet(ctx context.Context, c config.Loaded, parallel int, say, log func(string)) (factory.Fleet, error) {
+func newFleet(ctx context.Context, c config.Loaded, parallel int, say, note, log func(string)) (factory.Fleet, error) {
 	pins, err := versions.Load()
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func newFleet(ctx context.Context, c config.Loaded, parallel int, say, log func(
 	if err != nil {
 		return nil, err
 	}
-	return &stack.Stack{Home: c.Home(), CLI: path, Parallel: parallel, Log: log}, nil
+	return &stack.Stack{Home: c.Home(), CLI: path, Parallel: parallel, Log: log, Note: note}, nil
 }
 
 func driverOptions(c config.Loaded, say func(string)) qemu.Options {

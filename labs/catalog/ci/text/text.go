@@ -2,13 +2,16 @@
 package text
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/cgoa-labs/labctl/labs/text"
 )
 
-//go:embed en.yaml
-var english []byte
+//go:embed *.yaml
+var files embed.FS
 
 // English is the lab's text in English.
-func English() (text.Text, error) { return text.Parse("ci", "en.yaml", english) }
+func English() (text.Text, error) { return In("en") }
+
+// In is the lab's text in a language; see text.Open.
+func In(language string) (text.Text, error) { return text.Open("ci", files, language) }
