@@ -533,3 +533,35 @@ func TestNewChecksItsOptions(t *testing.T) {
 	_, err := New(layout.Home{}, Options{Accelerator: "hvf"})
 	require.ErrorContains(t, err, `is "hvf", but must be auto, kvm or tcg`)
 }
+
+// TestAPortThatIsLost: another program takes the port between its choice and QEMU's start.
+func TestAPortThatIsLost(t *testing.T) {
+	b := newBench(t, "")
+	require.NoError(t, b.Create(t.Context(), b.spec("ada")))
+	var thief net.Listener
+	b.hook = func(point string) {
+		if point != "start:recorded" || thief != nil {
+			return
+		}
+		rec, err := b.store.Load("ada")
+		require.NoError(t, err)
+		thief, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", rec.Spec.SSHPort))
+		require.NoError(t, err)
+	}
+	ep, err := b.Start(t.Context(), "ada", nil)
+	require.NoError(t, err)
+	defer thief.Close()
+	require.NotEqual(t, thief.Addr().(*net.TCPAddr).Port, ep.Port)
+	require.Equal(t, 1, b.machines(t))
+
+	// One that was asked for is not exchanged.
+	require.NoError(t, b.Stop(t.Context(), "ada"))
+	require.NoError(t, b.Delete(t.Context(), "ada"))
+	spec := b.spec("ada")
+	spec.SSHPort = ep.Port
+	require.NoError(t, b.Create(t.Context(), spec))
+	require.NoError(t, thief.Close())
+	thief = nil
+	_, err = b.Start(t.Context(), "ada", nil)
+	require.ErrorContains(t, err, "Could not set up host forwarding rule")
+}

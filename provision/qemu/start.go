@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/cgoa-labs/labctl/config/layout"
@@ -66,6 +67,21 @@ func (d *Driver) start(ctx context.Context, name string, progress func(string)) 
 		}
 	}
 	stage, err := d.bringUp(ctx, &rec, p, progress)
+	for range portTries {
+		if !rec.PortChosen || !portLost(err) || ctx.Err() != nil {
+			break
+		}
+		// Programs, and labctls with another state home, choose ports as well.
+		d.opts.Log(fmt.Sprintf("port %d was taken while %q started; another is chosen", rec.Spec.SSHPort, name))
+		if err := d.end(name, p); err != nil {
+			return none, d.undo(ctx, rec, p, stage, err)
+		}
+		rec.Run = nil
+		if p, err = d.launch(ctx, &rec, progress); err != nil {
+			return none, d.undo(ctx, rec, p, "power on", err)
+		}
+		stage, err = d.bringUp(ctx, &rec, p, progress)
+	}
 	if clone := rec.Fresh && rec.Frozen != ""; err != nil && (clone || rec.Suspended != nil) && ctx.Err() == nil {
 		d.opts.Log(fmt.Sprintf("%q could not be resumed (%s: %v); it is booted instead", name, stage, err))
 		if err := errors.Join(d.end(name, p), d.forgetSuspended(&rec)); err != nil {
@@ -81,6 +97,14 @@ func (d *Driver) start(ctx context.Context, name string, progress func(string)) 
 		return none, d.undo(ctx, rec, p, stage, err)
 	}
 	return d.endpoint(rec)
+}
+
+// portTries is how often another port is chosen in one start.
+const portTries = 3
+
+// portLost says of a failed start that QEMU did not get the port, by what QEMU says then.
+func portLost(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "Could not set up host forwarding rule")
 }
 
 // adopt takes over the machine of a start that was interrupted, where it can still be talked to; otherwise it ends it and

@@ -11,6 +11,7 @@ import (
 
 // prepare makes a command tree report what is wrong with a command line as *UsageError, in one voice.
 func prepare(root *cobra.Command) {
+	root.InitDefaultCompletionCmd() // else cobra adds it later, with its own manners
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
 	help := helpCommand(root)

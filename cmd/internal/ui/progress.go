@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cgoa-labs/labctl/bootstrap/stage"
+	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 )
 
 // Progress shows stages as they run: on a terminal with a line that moves, elsewhere with plain lines. Close it before
@@ -127,6 +129,9 @@ func (p *Progress) endLine(e stage.Event) string {
 		word = "cached"
 	case stage.Failed:
 		word, mark = "failed", style.Bad(p.mark("✗", "x"))
+		if errors.As(e.Err, new(*cli.InterruptError)) {
+			word, mark = "stopped", style.Warn(p.mark("■", "-"))
+		}
 	}
 	if !p.ui.ErrTTY {
 		return fmt.Sprintf("%s %s (%s)", e.Stage, word, Took(e.Took))

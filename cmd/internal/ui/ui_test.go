@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ func TestPlainProgress(t *testing.T) {
 	sink(stage.Event{Kind: stage.Cached, Stage: "k3s", Took: time.Millisecond})
 	p.Note("a word between")
 	sink(stage.Event{Kind: stage.Failed, Stage: "disk", Took: 2 * time.Second, Err: errors.New("x")})
+	sink(stage.Event{Kind: stage.Failed, Stage: "boot", Took: 2 * time.Second, Err: fmt.Errorf("wait: %w", &cli.InterruptError{Signal: "Ctrl-C"})})
 	p.Close()
 	p.Close()
 	p.Summary()
@@ -105,13 +107,15 @@ image: kernel done (16s)
 image: k3s cached (0.0s)
 a word between
 image: disk failed (2.0s)
+image: boot stopped (2.0s)
 where the time went
   image: kernel                16s
   image: disk                 2.0s
+  image: boot                 2.0s
   1 short or cached stages    0.0s
   all together                 16s
 `, errOut.String())
-	require.Equal(t, []ui.Timing{{Stage: "image: kernel", Seconds: 16}, {Stage: "image: k3s", Seconds: 0.001, Cached: true}, {Stage: "image: disk", Seconds: 2}}, p.Timings())
+	require.Equal(t, []ui.Timing{{Stage: "image: kernel", Seconds: 16}, {Stage: "image: k3s", Seconds: 0.001, Cached: true}, {Stage: "image: disk", Seconds: 2}, {Stage: "image: boot", Seconds: 2}}, p.Timings())
 }
 
 func TestSummaryOfOneStageSaysNothing(t *testing.T) {

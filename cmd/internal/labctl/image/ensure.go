@@ -43,7 +43,7 @@ func Make(ctx context.Context, f *factory.Factory, builder factory.Builder, forc
 		return images.Image{}, err
 	}
 	if _, err := f.Images().Get(ctx, b.Name); err != nil {
-		progress.Note("image %s is not there yet: building it takes most of an hour on a small machine, once; an interrupted build goes on where it stopped", b.Name)
+		progress.Note("image %s is not there yet and is built, once: most of an hour on a small machine, less by what was built before; an interrupted build goes on where it stopped", b.Name)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.Build, fmt.Errorf("not built within %s", c.Timeouts.Build))
 	defer cancel()
