@@ -41,8 +41,9 @@ unit: ## The tests that need no VM
 vm: build ## The tests that boot VMs
 	go test -tags vm -count=1 -timeout 80m -v ./test/vm
 
-proof: build ## The author's proof with every answer in its catalogue, without and in a VM
+proof: build ## The author's proof with every answer in its catalogue, without and in a VM; a fleet of a thousand that is pretended
 	PROOF=all go test -count=1 -timeout 1h ./labs/catalog/...
+	PROOF=all go test -tags vm -count=1 -timeout 1h ./provision/stack
 	PROOF=all go test -tags vm -count=1 -timeout 5h -v -run TestLearner ./test/vm
 
 clean: ## Remove what was built here; images and instances stay
