@@ -51,9 +51,7 @@ type Status struct {
 	Spec Spec `json:"spec"`
 	// Accelerator is "kvm" or "tcg" while running.
 	Accelerator string `json:"accelerator,omitempty"`
-	// UsedMiB is the host memory that a running instance takes: what it shares with others counts for each in part. 0 where unknown.
-	UsedMiB int `json:"usedMiB,omitempty"`
-	PID     int `json:"pid,omitempty"`
+	PID         int    `json:"pid,omitempty"`
 	// Frozen is the name of the frozen guest that the instance is a clone of, empty where it was booted.
 	Frozen string `json:"frozen,omitempty"`
 	// Suspended says of a stopped instance that its memory was kept, so that Start resumes it.
@@ -124,12 +122,27 @@ type Suspender interface {
 	Suspend(ctx context.Context, name string, progress func(stage string)) error
 }
 
+// Metered is a Driver that can tell what an instance takes of its host. That takes time, so it is no part of Status.
+type Metered interface {
+	Driver
+	// Used is the memory in MiB that a running instance takes: what it shares with others counts for each in part.
+	Used(st Status) (int, error)
+}
+
 // Limited is a Driver that knows how many instances its host holds.
 type Limited interface {
 	Driver
 	// Fits returns *ResourceError, with figures, where the instances of these specs, those of them that run already left out, have no
 	// room beside what runs.
 	Fits(ctx context.Context, specs []Spec) error
+}
+
+// Fits asks a driver whether these instances have room, where it knows; else they have.
+func Fits(ctx context.Context, driver Driver, specs []Spec) error {
+	if limited, ok := driver.(Limited); ok {
+		return limited.Fits(ctx, specs)
+	}
+	return nil
 }
 
 // Renewer is a Driver that can put a new instance in the place of one, and the old one back where that fails.

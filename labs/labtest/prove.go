@@ -192,6 +192,26 @@ func Whole(t *testing.T, lab labs.Lab, words text.Text, p Proof, code ...string)
 	translated(t, lab.ID, words)
 }
 
+// Speaks wants a lab that says everything in the language that it was made with, in each of them. in is its text, and make makes it.
+func Speaks(t *testing.T, in func(language string) (text.Text, error), make func(language string) (labs.Lab, error)) {
+	t.Helper()
+	for _, language := range text.Languages {
+		words, err := in(language)
+		require.NoError(t, err)
+		require.Empty(t, words.Foreign)
+		lab, err := make(language)
+		require.NoError(t, err)
+		require.Equal(t, words.Title, lab.Title)
+		for i, step := range lab.Steps {
+			require.Empty(t, words.Steps[i].Foreign, "%s, step %d", language, i+1)
+			require.Equal(t, words.Steps[i].Title, step.Title)
+			for _, c := range step.Checks {
+				require.Equal(t, words.Checks[c.ID], c.Title, "%s, step %d", language, i+1)
+			}
+		}
+	}
+}
+
 // stepHints is how many hints lead to a step's solution.
 const stepHints = 3
 

@@ -175,5 +175,7 @@ func TestFits(t *testing.T) {
 	require.NoError(t, b.Fits(t.Context(), []provision.Spec{ada, bob}))
 	st, err := b.Status(t.Context(), "ada")
 	require.NoError(t, err)
-	require.Positive(t, st.UsedMiB)
+	used, err := b.Used(st)
+	require.NoError(t, err)
+	require.Positive(t, used)
 }

@@ -112,6 +112,12 @@ func (d *Driver) Status(_ context.Context, name string) (provision.Status, error
 	return d.status(state.Entry{Name: name, Record: rec, Err: err}), nil
 }
 
+// Used implements provision.Metered.
+func (d *Driver) Used(st provision.Status) (int, error) {
+	used, err := host.Share(st.PID)
+	return int(used >> 20), err
+}
+
 // List implements provision.Driver.
 func (d *Driver) List(context.Context) ([]provision.Status, error) {
 	entries, err := d.entries()
@@ -149,9 +155,6 @@ func (d *Driver) status(e state.Entry) provision.Status {
 	}
 	if p, ok := d.process(e.Name, e.Record.Run); ok {
 		s.Power, s.Suspended, s.PID = provision.Running, false, p.PID
-		if used, err := host.Share(p.PID); err == nil {
-			s.UsedMiB = int(used >> 20)
-		}
 		if run := e.Record.Run; run != nil {
 			s.Accelerator, s.Started = run.Accelerator, run.Started
 			if !run.Ready && s.Reason == "" {

@@ -1,10 +1,8 @@
 package stack
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"slices"
@@ -149,30 +147,4 @@ func (p *server) Delete(ctx context.Context, req *pulumirpc.DeleteRequest) (*emp
 
 func (*server) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil // Pulumi is only ever told to end by labctl, which ends the work itself
-}
-
-// lines hands on what is written to it line by line.
-type lines struct {
-	say func(string)
-
-	mu   sync.Mutex
-	part []byte
-}
-
-var _ io.Writer = (*lines)(nil)
-
-func (l *lines) Write(data []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.part = append(l.part, data...)
-	for {
-		line, rest, whole := bytes.Cut(l.part, []byte("\n"))
-		if !whole {
-			return len(data), nil
-		}
-		if text := bytes.TrimSpace(line); len(text) > 0 {
-			l.say(fmt.Sprintf("pulumi: %s", text))
-		}
-		l.part = rest
-	}
 }

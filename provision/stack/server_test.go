@@ -39,7 +39,7 @@ func TestWorkEndsWithLabctl(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	var said []string
-	l := &lines{say: func(line string) { said = append(said, line) }}
+	l := (&Stack{Log: func(line string) { said = append(said, line) }}).log()
 	for _, part := range []string{"one\ntw", "o\n\n  \nthr", "ee"} {
 		_, err := l.Write([]byte(part))
 		require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/provision"
+	"github.com/cgoa-labs/labctl/provision/run"
 	"github.com/cgoa-labs/labctl/provision/state"
 )
 
@@ -243,7 +244,14 @@ func (s *Stack) note(line string) {
 	}
 }
 
-func (s *Stack) log() *lines { return &lines{say: s.say} }
+// log hands what Pulumi prints to the debug log.
+func (s *Stack) log() *run.Lines {
+	return &run.Lines{Each: func(line string) {
+		if line = strings.TrimSpace(line); line != "" {
+			s.say("pulumi: " + line)
+		}
+	}}
+}
 
 // Error says that Pulumi itself failed.
 type Error struct{ Err error }

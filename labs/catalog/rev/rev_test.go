@@ -13,7 +13,6 @@ import (
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/text"
 	shared "github.com/cgoa-labs/labctl/labs/ground"
 	"github.com/cgoa-labs/labctl/labs/labtest"
-	sharedtext "github.com/cgoa-labs/labctl/labs/text"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
@@ -34,23 +33,8 @@ func TestTheLabIsWhole(t *testing.T) {
 	labtest.Whole(t, lab, words, all(), "*.go", "../../judge/*.go", "../../argo/standing.go")
 }
 
-// TestTheLabSpeaks: what the lab says is in the language that it was made with.
 func TestTheLabSpeaks(t *testing.T) {
-	for _, language := range sharedtext.Languages {
-		words, err := text.In(language)
-		require.NoError(t, err)
-		require.Empty(t, words.Foreign)
-		lab, err := rev.Lab(ground.Guest(), run.Local{}, language)
-		require.NoError(t, err)
-		require.Equal(t, words.Title, lab.Title)
-		for i, step := range lab.Steps {
-			require.Empty(t, words.Steps[i].Foreign, "%s, step %d", language, i+1)
-			require.Equal(t, words.Steps[i].Title, step.Title)
-			for _, c := range step.Checks {
-				require.Equal(t, words.Checks[c.ID], c.Title, "%s, step %d", language, i+1)
-			}
-		}
-	}
+	labtest.Speaks(t, text.In, func(language string) (labs.Lab, error) { return rev.Lab(ground.Guest(), run.Local{}, language) })
 }
 
 // TestNamesInTheText: what a learner types must be in the text as the checks want it.

@@ -70,10 +70,7 @@ type Outcome struct {
 // Outcome looks at an instance after something was done to it that ended with failure, or well.
 func (f *Factory) Outcome(ctx context.Context, name string, failure error) (Outcome, error) {
 	o := Outcome{Name: name}
-	if failure != nil {
-		o.Error, _, _ = strings.Cut(failure.Error(), "\n") // what follows is such as a console's end
-		o.Hint = cli.Hint(failure)
-	}
+	o.Error, o.Hint = Told(failure)
 	driver, err := f.Driver()
 	if err != nil {
 		return o, err
@@ -83,6 +80,15 @@ func (f *Factory) Outcome(ctx context.Context, name string, failure error) (Outc
 		return o, fmt.Errorf("look at instance %s: %w", name, err)
 	}
 	return o, nil
+}
+
+// Told is an error in one line, for a list, with its hint; both are empty where there is none.
+func Told(err error) (line, hint string) {
+	if err == nil {
+		return "", ""
+	}
+	line, _, _ = strings.Cut(err.Error(), "\n") // what follows is such as a console's end
+	return line, cli.Hint(err)
 }
 
 // SomeFailedError says that something failed for some of several instances; for which and why was printed.

@@ -241,3 +241,6 @@ func Classify(err error) (int, bool) {
 	}
 	return 0, false
 }
+
+// Language is the one that lab texts are wanted in.
+func (f *Factory) Language() string { return f.Settings().LabLanguage(f.Env("LANG")) }

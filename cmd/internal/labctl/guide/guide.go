@@ -46,7 +46,7 @@ func (o *options) find(f *factory.Factory, cmd *cobra.Command) (labrun.Known, te
 	if err != nil {
 		return known, text.Text{}, err
 	}
-	said, err := known.Text(f.Settings().LabLanguage(f.Env("LANG")))
+	said, err := known.Text(f.Language())
 	return known, said, err
 }
 
@@ -92,7 +92,7 @@ instance.`,
 		if err != nil {
 			return err
 		}
-		language := f.Settings().LabLanguage(f.Env("LANG"))
+		language := f.Language()
 		doc := document{
 			Schema: ui.Schema("guide"), Lab: known.ID, Language: orElse(said.Foreign, language),
 			Title: said.Title, Goal: said.Goal, Why: said.Why, References: said.References,
@@ -167,7 +167,7 @@ first step that was not passed when the work was last checked. A reset of the la
 		if err != nil {
 			return err
 		}
-		language := f.Settings().LabLanguage(f.Env("LANG"))
+		language := f.Language()
 		if o.format == ui.JSON {
 			return f.UI().JSON(hintDocument{
 				Schema: ui.Schema("hint"), Lab: known.ID, Instance: st.Name, Step: o.step, Language: orElse(step.Foreign, language), Title: step.Title,

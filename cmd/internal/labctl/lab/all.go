@@ -102,10 +102,7 @@ func askAll(ctx context.Context, f *factory.Factory, known labrun.Known, call la
 	doc.Timings = progress.Timings()
 	for _, name := range names {
 		a := answer{Instance: name, Report: reports[name]}
-		if err := unstaged(failed[name]); err != nil {
-			a.Error, _, _ = strings.Cut(err.Error(), "\n")
-			a.Hint = cli.Hint(err)
-		}
+		a.Error, a.Hint = factory.Told(unstaged(failed[name]))
 		doc.Instances = append(doc.Instances, a)
 	}
 	return doc, nil

@@ -1,11 +1,8 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +13,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/provision"
+	"github.com/cgoa-labs/labctl/provision/run"
 )
 
 // NewSolve is the command solve.
@@ -129,7 +127,7 @@ func change(ctx context.Context, f *factory.Factory, t target, known labrun.Know
 	}
 	progress := f.UI().NewProgress()
 	defer progress.Close()
-	log := &lines{each: func(line string) { progress.Note("  %s", f.UI().Notes.Dim(line)) }}
+	log := &run.Lines{Each: func(line string) { progress.Note("  %s", f.UI().Notes.Dim(line)) }}
 	call.Log, call.Timeout = log, f.Settings().Timeouts.Solve
 	var report labs.Report
 	err = stage.Run(ctx, &report, progress.Sink(""), stage.Stage[labs.Report]{
@@ -139,46 +137,10 @@ func change(ctx context.Context, f *factory.Factory, t target, known labrun.Know
 			return err
 		},
 	})
-	log.flush()
+	log.Flush()
 	if err != nil {
 		return unstaged(err)
 	}
 	progress.Close()
 	return show(f, s.status.Name, t.format, report)
-}
-
-// lines hands on what is written to it line by line.
-type lines struct {
-	each func(string)
-
-	mu   sync.Mutex
-	part bytes.Buffer
-}
-
-var _ io.Writer = (*lines)(nil)
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.part.Write(p)
-	for {
-		line, rest, whole := bytes.Cut(l.part.Bytes(), []byte("\n"))
-		if !whole {
-			return len(p), nil
-		}
-		text, rest := string(line), bytes.Clone(rest)
-		l.part.Reset()
-		l.part.Write(rest)
-		l.each(text)
-	}
-}
-
-// flush hands on what did not end with a line break.
-func (l *lines) flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.part.Len() > 0 {
-		l.each(l.part.String())
-		l.part.Reset()
-	}
 }

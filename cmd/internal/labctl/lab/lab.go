@@ -112,7 +112,7 @@ func (s *session) run(ctx context.Context, call labrun.Call, progress func(strin
 		}
 		s.guest = guest
 	}
-	call.Language = s.f.Settings().LabLanguage(s.f.Env("LANG"))
+	call.Language = s.f.Language()
 	report, err := s.program.Run(ctx, s.guest, call, progress)
 	if err != nil {
 		s.close()

@@ -45,17 +45,13 @@ func changeAll(ctx context.Context, f *factory.Factory, c change, format ui.Form
 
 // fits refuses before any is begun what has no room together.
 func fits(ctx context.Context, driver provision.Driver, byName map[string]provision.Status, names []string) error {
-	limited, ok := driver.(provision.Limited)
-	if !ok {
-		return nil
-	}
 	var specs []provision.Spec
 	for _, name := range names {
 		if byName[name].Power != provision.Broken {
 			specs = append(specs, byName[name].Spec)
 		}
 	}
-	return limited.Fits(ctx, specs)
+	return provision.Fits(ctx, driver, specs)
 }
 
 // list are the instances that are wanted; nil wants all.

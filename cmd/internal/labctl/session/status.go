@@ -61,7 +61,7 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 	}
 	list := make([]listed, 0, len(all))
 	for _, st := range all {
-		list = append(list, listedOf(f, st))
+		list = append(list, listedOf(f, driver, st))
 	}
 	if format == ui.JSON {
 		return f.UI().JSON(struct {
@@ -86,11 +86,17 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 // listed is an instance with what is remembered of its learner.
 type listed struct {
 	provision.Status
-	Labs []labrun.Standing `json:"labs,omitempty"`
+	// UsedMiB is the host memory that it takes, 0 where unknown.
+	UsedMiB int               `json:"usedMiB,omitempty"`
+	Labs    []labrun.Standing `json:"labs,omitempty"`
 }
 
-func listedOf(f *factory.Factory, st provision.Status) listed {
-	return listed{st, labrun.Standings(f.Home().Instance(st.Name))}
+func listedOf(f *factory.Factory, driver provision.Driver, st provision.Status) listed {
+	l := listed{Status: st, Labs: labrun.Standings(f.Home().Instance(st.Name))}
+	if metered, ok := driver.(provision.Metered); ok && st.Power == provision.Running {
+		l.UsedMiB, _ = metered.Used(st) // a machine that has ended meanwhile takes nothing
+	}
+	return l
 }
 
 // standing says how many steps of each lab were passed, and how long ago that was last asked.
@@ -143,8 +149,8 @@ func row(u *ui.UI, l listed) []ui.Cell {
 	}
 	labs, checked := l.standing()
 	memory := ui.Bytes(int64(st.Spec.MemoryMiB) << 20)
-	if st.UsedMiB > 0 {
-		memory = ui.Bytes(int64(st.UsedMiB)<<20) + " of " + memory
+	if l.UsedMiB > 0 {
+		memory = ui.Bytes(int64(l.UsedMiB)<<20) + " of " + memory
 	}
 	return []ui.Cell{
 		cell(st.Name), {Text: string(st.Power), Paint: paint}, cell(since), cell(labs), cell(checked),

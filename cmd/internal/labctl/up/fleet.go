@@ -164,11 +164,7 @@ func ready(ctx context.Context, f *factory.Factory, ups map[string]*bringUp, o F
 
 // room refuses what does not fit on this host beside what runs there, or waits until it does.
 func room(ctx context.Context, f *factory.Factory, driver provision.Driver, specs []provision.Spec, queue bool, progress *ui.Progress) error {
-	limited, ok := driver.(provision.Limited)
-	if !ok {
-		return nil
-	}
-	err := limited.Fits(ctx, specs)
+	err := provision.Fits(ctx, driver, specs)
 	var short *provision.ResourceError
 	if !queue || !errors.As(err, &short) {
 		return err
@@ -186,7 +182,7 @@ func room(ctx context.Context, f *factory.Factory, driver provision.Driver, spec
 			return context.Cause(ctx)
 		case <-timer.C:
 		}
-		if err := limited.Fits(ctx, specs); !errors.As(err, &short) {
+		if err := provision.Fits(ctx, driver, specs); !errors.As(err, &short) {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func printUp(u *ui.UI, st provision.Status, b *bringUp) {
 
 func printLabs(u *ui.UI, b *bringUp) {
 	for i, report := range b.reports {
-		printSteps(u, b.programs[i].Lab, report, b.f.Settings().LabLanguage(b.f.Env("LANG")))
+		printSteps(u, b.programs[i].Lab, report, b.f.Language())
 	}
 }
 

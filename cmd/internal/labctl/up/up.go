@@ -260,7 +260,7 @@ func labsStage(ctx context.Context, b *bringUp, progress func(string)) error {
 	settings := b.f.Settings()
 	for _, p := range b.programs {
 		report, err := p.Run(ctx, b.conn, labrun.Call{
-			Action: "verify", Language: settings.LabLanguage(b.f.Env("LANG")), Timeout: settings.Timeouts.Verify,
+			Action: "verify", Language: b.f.Language(), Timeout: settings.Timeouts.Verify,
 		}, progress)
 		if err != nil {
 			return err
