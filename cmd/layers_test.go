@@ -109,6 +109,7 @@ var table = map[string]row{
 	"cmd/internal/cli":            {rank: 50, guest: true},
 	"cmd/internal/ui":             {rank: 51, guest: true},
 	"cmd/internal/ui/verdict":     {rank: 52, guest: true},
+	"cmd/internal/ui/page":        {rank: 52},
 	"cmd/internal/labcmd":         {rank: 53, guest: true},
 	"cmd/internal/labctl/factory": {rank: 53},
 	"cmd/internal/labctl/labrun":  {rank: 53},

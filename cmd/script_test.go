@@ -54,6 +54,7 @@ func TestScripts(t *testing.T) {
 			"code":      scriptCode,
 			"json":      scriptJSON,
 			"interrupt": scriptInterrupt,
+			"replace":   scriptReplace,
 		},
 	})
 }
@@ -101,6 +102,18 @@ func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, not %d", got, want)
 	}
+}
+
+// scriptReplace replaces a text in a file, which must hold it: replace OLD NEW FILE
+func scriptReplace(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: replace OLD NEW FILE")
+	}
+	text := ts.ReadFile(args[2])
+	if !strings.Contains(text, args[0]) {
+		ts.Fatalf("%s does not hold %q", args[2], args[0])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(strings.ReplaceAll(text, args[0], args[1])), 0o600))
 }
 
 // scriptJSON wants a value at a path of the JSON document on stdout: json a.0.b WANT

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -103,6 +105,39 @@ func TestPorts(t *testing.T) {
 	require.NoError(t, err)
 	defer wildcard.Close()
 	require.False(t, PortFree(wildcard.Addr().(*net.TCPAddr).Port))
+}
+
+// Those who ask at the same moment are not in each other's way, nor in that of who takes the port.
+func TestManyAskForAPort(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	askers := func(ask func()) (wait func()) {
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				for range 500 {
+					ask()
+				}
+			})
+		}
+		return group.Wait
+	}
+	var taken atomic.Int32
+	askers(func() {
+		if !PortFree(port) {
+			taken.Add(1)
+		}
+	})()
+	require.Zero(t, taken.Load())
+	wait := askers(func() { PortFree(port) })
+	defer wait()
+	for range 500 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		require.NoError(t, err)
+		l.Close()
+	}
 }
 
 func TestListeners(t *testing.T) {

@@ -2,21 +2,25 @@ package host
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
-// PortFree says whether a program could listen on this TCP port of 127.0.0.1 now.
+// PortFree says whether a program could listen on this TCP port of 127.0.0.1 now. It takes the port without listening on it, so that two that
+// ask at the same moment are not in each other's way, nor in the way of who begins to listen.
 func PortFree(port int) bool {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
-	listener.Close()
-	return true
+	defer func() { _ = syscall.Close(fd) }()
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return false
+	}
+	return syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}) == nil
 }
 
 // PortOwner names the program that listens on a TCP port, such as "nginx (pid 12)"; empty where it cannot be told.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,8 @@ type answer struct {
 	// Error is set where there is no report: it says nothing about the work.
 	Error string `json:"error,omitempty"`
 	Hint  string `json:"hint,omitempty"`
+
+	status provision.Status
 }
 
 // state is the report's, or error where there is none.
@@ -45,8 +48,8 @@ type allAnswers struct {
 	Timings   []ui.Timing `json:"timings"`
 }
 
-// askAll calls the lab in every instance, some at once. One that does not answer stops no other.
-func askAll(ctx context.Context, f *factory.Factory, known labrun.Known, call labrun.Call, ask func(count int) error) (allAnswers, error) {
+// askAll calls the lab in every instance, some at once, or in only one. One that does not answer stops no other.
+func askAll(ctx context.Context, f *factory.Factory, known labrun.Known, call labrun.Call, only string, ask func(count int) error) (allAnswers, error) {
 	doc := allAnswers{Schema: ui.Schema(call.Action + "-all"), Lab: known.ID, Instances: []answer{}}
 	program, err := labrun.Locate(f.Settings().GuestDir, known)
 	if err != nil {
@@ -60,6 +63,7 @@ func askAll(ctx context.Context, f *factory.Factory, known labrun.Known, call la
 	if err != nil {
 		return doc, fmt.Errorf("list the instances: %w", err)
 	}
+	all = slices.DeleteFunc(all, func(st provision.Status) bool { return only != "" && st.Name != only })
 	if len(all) == 0 {
 		return doc, &cli.UsageError{Msg: "there is no instance yet", Fix: "run `labctl up` to make one"}
 	}
@@ -101,7 +105,7 @@ func askAll(ctx context.Context, f *factory.Factory, known labrun.Known, call la
 	progress.Close()
 	doc.Timings = progress.Timings()
 	for _, name := range names {
-		a := answer{Instance: name, Report: reports[name]}
+		a := answer{Instance: name, Report: reports[name], status: byName[name]}
 		a.Error, a.Hint = factory.Told(unstaged(failed[name]))
 		doc.Instances = append(doc.Instances, a)
 	}

@@ -104,7 +104,7 @@ new one is ready, and put back where it does not get there; then it is removed, 
 }
 
 func resetAll(ctx context.Context, f *factory.Factory, known labrun.Known, yes bool, format ui.Format) error {
-	doc, err := askAll(ctx, f, known, labrun.Call{Action: "reset", Timeout: f.Settings().Timeouts.Solve}, func(count int) error {
+	doc, err := askAll(ctx, f, known, labrun.Call{Action: "reset", Timeout: f.Settings().Timeouts.Solve}, "", func(count int) error {
 		return f.Confirm(ctx, yes, fmt.Sprintf("Remove all work on lab %s in all %d instances?", known.ID, count))
 	})
 	if err != nil {

@@ -58,7 +58,7 @@ and -o csv gives a line for each, with the part of the steps that are passed as 
 			case !o.All && o.format == ui.CSV:
 				return cli.Misused(cmd, "-o csv goes with --all")
 			case o.All:
-				doc, err := askAll(cmd.Context(), f, o.Known, o.call(limit), nil)
+				doc, err := askAll(cmd.Context(), f, o.Known, o.call(limit), "", nil)
 				if err != nil {
 					return err
 				}
