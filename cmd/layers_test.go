@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ type row struct {
 	guest bool
 }
 
-// table has a row for every package. A pattern ending in /* covers the packages right below it.
+// table has a row for every package, or for a pattern in the form of path.Match.
 var table = map[string]row{
 	"config/layout": {rank: 1},
 	"config/size":   {rank: 1},
@@ -92,15 +93,13 @@ var table = map[string]row{
 	"labs/prompt": {rank: 32, guest: true},
 	"labs/proof":  {rank: 30, guest: true},
 	// What a lab's steps share: words, then the places and what is found there, then the reference solution.
-	"labs/catalog/ci/text":      {rank: 35, guest: true},
-	"labs/catalog/ci/ground":    {rank: 36, guest: true},
-	"labs/catalog/ci/solution":  {rank: 37, guest: true},
-	"labs/catalog/rev/text":     {rank: 35, guest: true},
-	"labs/catalog/rev/ground":   {rank: 36, guest: true},
-	"labs/catalog/rev/solution": {rank: 37, guest: true},
-	// The author's proof of a lab is data: the host's tests ship it into a guest.
-	"labs/catalog/ci/proof":  {rank: 35, guest: true},
-	"labs/catalog/rev/proof": {rank: 35, guest: true},
+	"labs/catalog/*/text":     {rank: 35, guest: true},
+	"labs/catalog/*/ground":   {rank: 36, guest: true},
+	"labs/catalog/*/solution": {rank: 37, guest: true},
+	// The author's proof of a lab is data, which its program tells.
+	"labs/catalog/*/proof": {rank: 35, guest: true},
+	// The list of all labs.
+	"labs/catalog": {rank: 41, guest: true},
 	// The stand-in for a guest, for the labs' tests.
 	"labs/labtest/resource": {rank: 38},
 	"labs/labtest":          {rank: 39},
@@ -121,13 +120,13 @@ var table = map[string]row{
 	"cmd/internal/labctl/guide":   {rank: 55},
 	"cmd/internal/labctl/doctor":  {rank: 55},
 	"cmd/internal/labctl/about":   {rank: 55},
-	"cmd/internal/labctl":         {rank: 56},
-	"cmd/internal/labctl/wire":    {rank: 57},
+	"cmd/internal/labctl/author":  {rank: 56},
+	"cmd/internal/labctl":         {rank: 57},
+	"cmd/internal/labctl/wire":    {rank: 58},
 	"cmd/labctl":                  {rank: 59},
 	"cmd/labctl-agent":            {rank: 59, guest: true},
 	"cmd/labctl-probe":            {rank: 59, guest: true},
-	"cmd/lab-ci":                  {rank: 59, guest: true},
-	"cmd/lab-rev":                 {rank: 59, guest: true},
+	"cmd/lab-*":                   {rank: 59, guest: true},
 
 	"test/*": {rank: 60}, // programs that measure and try the others
 }
@@ -218,8 +217,12 @@ func lookup(pkg string) (row, bool) {
 	if r, ok := table[pkg]; ok {
 		return r, true
 	}
-	r, ok := table[filepath.Dir(pkg)+"/*"]
-	return r, ok
+	for pattern, r := range table {
+		if match, err := path.Match(pattern, pkg); match && err == nil {
+			return r, true
+		}
+	}
+	return row{}, false
 }
 
 // violations are the rules that the imports break, in words.

@@ -10,12 +10,14 @@ import (
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
+	"github.com/cgoa-labs/labctl/labs/catalog/ci/proof"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
 func main() {
 	places := ground.Guest()
 	os.Exit(labcmd.Main(context.Background(), cli.OS(), os.Args[1:], labcmd.Program{
-		ID: ci.ID, LockFile: places.Lock, Make: func(language string) (labs.Lab, error) { return ci.Lab(places, run.Local{}, language) },
+		ID: ci.ID, LockFile: places.Lock, Proof: proof.All,
+		Make: func(language string) (labs.Lab, error) { return ci.Lab(places, run.Local{}, language) },
 	}))
 }

@@ -42,8 +42,8 @@ type Case struct {
 type Undo struct {
 	Step int
 	// Keep and Setup are as in Case.
-	Keep  []string
-	Setup string
+	Keep        []string
+	Setup, Back string
 	// Then are the steps that are skipped because of it.
 	Then []int
 
@@ -67,6 +67,9 @@ func (c Case) Undone(script string) Case { c.Undo = script; return c }
 func (b Book) Undo(step int, file string, then ...int) Undo {
 	return Undo{Step: step, Keep: []string{file}, Setup: "rm " + file, Then: then, book: b}
 }
+
+// With is the undo with a script of its own, and one that puts back what Keep does not.
+func (u Undo) With(setup, back string) Undo { u.Setup, u.Back = setup, back; return u }
 
 // prelude gives the scripts their words: W is the lab's folder, B the bare repository.
 func (b Book) prelude() string {
@@ -114,7 +117,7 @@ func (c Case) After() string {
 func (u Undo) Before() string { return u.book.before(u.Keep, u.Setup) }
 
 // After puts it back.
-func (u Undo) After() string { return u.book.prelude() + "back\n" }
+func (u Undo) After() string { return u.book.prelude() + "back\n" + u.Back + "\n" }
 
 // Pick is those of cases whose names are given for their step.
 func Pick(cases []Case, names map[int][]string) []Case {

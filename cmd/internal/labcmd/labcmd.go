@@ -22,6 +22,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/ui/verdict"
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/engine"
+	"github.com/cgoa-labs/labctl/labs/proof"
 	"github.com/cgoa-labs/labctl/labs/text"
 )
 
@@ -31,6 +32,8 @@ type Program struct {
 	Make func(language string) (labs.Lab, error)
 	// ID is the lab's name and LockFile what keeps its runs apart.
 	ID, LockFile string
+	// Proof is the author's proof.
+	Proof func() proof.Catalogue
 }
 
 // language is what labctl asked for, or else what the guest's user has, where labs are written in it.
@@ -61,7 +64,7 @@ func (p Program) root(u *ui.UI) *cobra.Command {
 		Use:   "lab-" + p.ID,
 		Short: "Lab " + p.ID + ": its steps, their verification, the reference solution and the reset",
 	}
-	root.AddCommand(p.list(u), p.show(u), p.verify(u), p.solve(u), p.reset(u), p.version(u))
+	root.AddCommand(p.list(u), p.show(u), p.verify(u), p.solve(u), p.reset(u), p.proof(u), p.version(u))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
 }
@@ -234,6 +237,17 @@ func (p Program) reset(u *ui.UI) *cobra.Command {
 	}}
 	ui.AddFormat(cmd, &format)
 	return cmd
+}
+
+// proof tells the author's proof, for `labctl lab test`. It holds the answers, and asks the guest nothing.
+func (p Program) proof(u *ui.UI) *cobra.Command {
+	return &cobra.Command{Use: "proof", Short: "Print the author's proof as JSON", Hidden: true, Args: cli.NoArgs, RunE: func(*cobra.Command, []string) error {
+		lab, err := p.lab()
+		if err != nil {
+			return err
+		}
+		return u.JSON(p.Proof().Document(p.ID, len(lab.Steps)))
+	}}
 }
 
 func (p Program) version(u *ui.UI) *cobra.Command {

@@ -138,6 +138,11 @@ func kubectl(args []string) error {
 	switch strings.Join(f.words[:min(2, len(f.words))], " ") {
 	case "apply", "create", "auth reconcile":
 		return f.apply(ctx, a)
+	case "create namespace":
+		return f.applyOne(ctx, a, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": f.words[2]}})
+	case "create configmap":
+		key, value, _ := strings.Cut(f.value["from-literal"], "=")
+		return f.applyOne(ctx, a, object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": f.words[2], "namespace": a.namespace}, "data": object{key: value}})
 	case "create token":
 		out, err := a.client.Post().AbsPath(tokenPath, a.namespace, f.words[2], f.value["duration"]).DoRaw(ctx)
 		fmt.Println(string(out))
@@ -314,7 +319,7 @@ func (f flags) applyOne(ctx context.Context, a api, o object) error {
 		return err
 	}
 	if f.value["dry-run"] == "client" {
-		if f.value["o"] == "json" {
+		if f.value["o"] == "json" || f.value["o"] == "yaml" { // JSON is YAML
 			fmt.Println(string(body))
 			return nil
 		}

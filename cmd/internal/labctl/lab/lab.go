@@ -16,9 +16,9 @@ import (
 	"github.com/cgoa-labs/labctl/provision"
 )
 
-// New is the command lab with its children.
-func New(f *factory.Factory) *cobra.Command {
-	cmd := &cobra.Command{Use: "lab", Short: "List the labs"}
+// New is the command lab with its children; more are those of other packages.
+func New(f *factory.Factory, more ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: "lab", Short: "List the labs, begin and prove one of your own"}
 	var format ui.Format
 	list := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the labs", Args: cli.NoArgs,
@@ -40,6 +40,7 @@ func New(f *factory.Factory) *cobra.Command {
 	}
 	ui.AddFormat(list, &format)
 	cmd.AddCommand(list)
+	cmd.AddCommand(more...)
 	return cmd
 }
 

@@ -4,6 +4,7 @@ package up
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -174,6 +175,20 @@ func Run(ctx context.Context, f *factory.Factory, o Options) error {
 	return nil
 }
 
+// Bring makes, starts and checks an instance for `labctl lab test`, and puts the programs into it. The instance is marked as that command's
+// before anything else is in it.
+func Bring(ctx context.Context, f *factory.Factory, name string, programs []labrun.Program, progress *ui.Progress) error {
+	driver, err := f.Driver()
+	if err != nil {
+		return err
+	}
+	b := &bringUp{f: f, driver: driver, name: name, programs: programs, progress: progress, before: provision.Status{Name: name, Power: provision.Absent}, mark: f.Home().Instance(name).Proving()}
+	if b.spec, err = newSpec(ctx, f, name, false, progress); err != nil {
+		return err
+	}
+	return b.run(ctx)
+}
+
 func locateAll(f *factory.Factory) ([]labrun.Program, error) {
 	var programs []labrun.Program
 	for _, lab := range labrun.All() {
@@ -197,6 +212,8 @@ type bringUp struct {
 	progress *ui.Progress
 	// prefix is put before the names of stages, where there are several instances.
 	prefix string
+	// mark is an empty file to be made in the instance's folder; none where it is empty.
+	mark string
 
 	endpoint provision.Endpoint
 	conn     factory.Guest
@@ -220,6 +237,11 @@ func (b *bringUp) run(ctx context.Context) error {
 func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
 	if err := b.driver.Create(ctx, b.spec); err != nil {
 		return err
+	}
+	if b.mark != "" {
+		if err := os.WriteFile(b.mark, nil, 0o600); err != nil {
+			return fmt.Errorf("mark instance %s: %w", b.name, err)
+		}
 	}
 	if b.before.Power == provision.Stopped || b.before.Power == provision.Running {
 		return stage.ErrCached

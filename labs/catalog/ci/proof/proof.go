@@ -33,6 +33,9 @@ func right(step int, name string, keep []string, setup string) Case {
 	return book.Right(step, name, keep, setup)
 }
 
+// All is the whole proof.
+func All() proof.Catalogue { return proof.Catalogue{Cases: Cases(), Undos: Undos()} }
+
 // The lab's files as the scripts name them.
 const (
 	bare      = proof.Bare

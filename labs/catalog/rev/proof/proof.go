@@ -68,6 +68,9 @@ func dos(file string) string {
 	return `{ printf '\357\273\277'; sed 's/$/\r/' ` + file + `; } > $P/dos; cp $P/dos ` + file
 }
 
+// All is the whole proof.
+func All() proof.Catalogue { return proof.Catalogue{Cases: Cases(), Undos: Undos()} }
+
 // Undos take the steps' work away, one each.
 func Undos() []Undo {
 	return []Undo{
