@@ -21,6 +21,7 @@ import (
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/provision"
 	"github.com/cgoa-labs/labctl/provision/run"
+	"github.com/cgoa-labs/labctl/provision/ssh"
 )
 
 // fakeParts are labctl's lower layers for scripts. FAKE, words separated by commas, says what goes wrong.
@@ -122,6 +123,16 @@ func (d *fakeDriver) Create(_ context.Context, spec provision.Spec) error {
 			return &provision.ConflictError{Name: spec.Name, What: "memory", Have: fmt.Sprint(have.Spec.MemoryMiB) + " MiB", Want: fmt.Sprint(spec.MemoryMiB) + " MiB"}
 		}
 		return nil
+	}
+	private, _, err := ssh.GenerateKey("host")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(string(d.home.Instance(spec.Name)), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.home.Instance(spec.Name).HostKey(), private, 0o600); err != nil {
+		return err
 	}
 	if spec.SSHPort == 0 {
 		spec.SSHPort = 40000 + len(spec.Name)
@@ -287,8 +298,10 @@ func (d *fakeDriver) Fits(_ context.Context, specs []provision.Spec) error {
 type fakeGuest struct{ root string }
 
 func (g *fakeGuest) path(p string) string {
-	if strings.HasPrefix(p, "/usr/local/") {
-		return g.root + p
+	for _, own := range []string{"/usr/local/", "/dev/pts", "/root", "/srv/bare"} {
+		if strings.HasPrefix(p, own) {
+			return g.root + p
+		}
 	}
 	return p
 }

@@ -112,6 +112,7 @@ var table = map[string]row{
 	"cmd/internal/labcmd":         {rank: 53, guest: true},
 	"cmd/internal/labctl/factory": {rank: 53},
 	"cmd/internal/labctl/labrun":  {rank: 53},
+	"cmd/internal/labctl/limits":  {rank: 53},
 	"cmd/internal/labctl/image":   {rank: 54},
 	"cmd/internal/labctl/boot":    {rank: 54},
 	"cmd/internal/labctl/up":      {rank: 55},

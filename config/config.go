@@ -33,6 +33,9 @@ type Instance struct {
 	Disk   size.Size `mapstructure:"disk"`
 	// Port is the loopback port for SSH; 0 takes a free one.
 	Port int `mapstructure:"port"`
+	// TTL is how long it may run, and Idle how long nobody may do anything in it, before `labctl gc` stops it; 0 is for ever.
+	TTL  time.Duration `mapstructure:"ttl"`
+	Idle time.Duration `mapstructure:"idle"`
 }
 
 // Image says which golden image is used and how it is built.
@@ -111,6 +114,10 @@ func keys() []key {
 				}
 				return "", ""
 			}},
+		{name: "instance.ttl", doc: "how long a new instance may run before gc stops it, keeping memory and work; 0 is for ever",
+			field: func(c *Config) any { return &c.Instance.TTL }, check: limit(func(c *Config) time.Duration { return c.Instance.TTL })},
+		{name: "instance.idle", doc: "how long nobody may do anything in a new instance before gc stops it, keeping memory and work; 0 is for ever",
+			field: func(c *Config) any { return &c.Instance.Idle }, check: limit(func(c *Config) time.Duration { return c.Instance.Idle })},
 		{name: "parallel", doc: "how many instances are worked on at once; 0 means half as many as this host has processors",
 			field: func(c *Config) any { return &c.Parallel }, check: between(func(c *Config) int { return c.Parallel }, 0, 256)},
 		{name: "accelerator", allowed: []string{"auto", "kvm", "tcg"}, doc: "auto proves KVM with a tiny boot and else emulates; kvm, tcg",
@@ -163,6 +170,16 @@ func notEmpty(get func(*Config) string) func(*Config) (string, string) {
 	return func(c *Config) (string, string) {
 		if get(c) == "" {
 			return "is empty", "name a folder, or leave the setting out"
+		}
+		return "", ""
+	}
+}
+
+// limit is 0, or long enough to be warned in.
+func limit(get func(*Config) time.Duration) func(*Config) (string, string) {
+	return func(c *Config) (string, string) {
+		if d := get(c); d != 0 && d < time.Minute {
+			return fmt.Sprintf("%s is too short", d), "use a minute or more, such as 4h, or 0 for ever"
 		}
 		return "", ""
 	}

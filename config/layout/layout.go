@@ -206,6 +206,9 @@ func (d InstanceDir) Disk() string { return d.join("disk.qcow2") }
 // Standing is how far the learner was in a lab when it was last asked.
 func (d InstanceDir) Standing(lab string) string { return d.join("standing-" + lab + ".json") }
 
+// Limits says how long the instance may run and idle.
+func (d InstanceDir) Limits() string { return d.join("limits.json") }
+
 // Proving marks an instance that `labctl lab test` made, and may remove.
 func (d InstanceDir) Proving() string { return d.join("proving") }
 

@@ -28,6 +28,15 @@ func GenerateKey(comment string) (private []byte, public string, err error) {
 	return pem.EncodeToMemory(block), line + " " + comment, nil
 }
 
+// Fingerprint is the fingerprint of a private key's public half, as ssh shows it to who connects for the first time: SHA256:….
+func Fingerprint(private []byte) (string, error) {
+	signer, err := ssh.ParsePrivateKey(private)
+	if err != nil {
+		return "", fmt.Errorf("read an SSH key: %w", err)
+	}
+	return ssh.FingerprintSHA256(signer.PublicKey()), nil
+}
+
 // PublicLine is the public half of a private key in PEM form, in authorized_keys form without comment and newline.
 func PublicLine(private []byte) (string, error) {
 	signer, err := ssh.ParsePrivateKey(private)

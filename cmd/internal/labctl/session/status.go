@@ -12,6 +12,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/limits"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/provision"
 )
@@ -89,10 +90,15 @@ type listed struct {
 	// UsedMiB is the host memory that it takes, 0 where unknown.
 	UsedMiB int               `json:"usedMiB,omitempty"`
 	Labs    []labrun.Standing `json:"labs,omitempty"`
+	// Limits say how long it may run and idle.
+	Limits *limits.Limits `json:"limits,omitempty"`
 }
 
 func listedOf(f *factory.Factory, driver provision.Driver, st provision.Status) listed {
 	l := listed{Status: st, Labs: labrun.Standings(f.Home().Instance(st.Name))}
+	if may, err := limits.Load(f.Home().Instance(st.Name)); err == nil && !may.None() {
+		l.Limits = &may
+	}
 	if metered, ok := driver.(provision.Metered); ok && st.Power == provision.Running {
 		l.UsedMiB, _ = metered.Used(st) // a machine that has ended meanwhile takes nothing
 	}
@@ -146,6 +152,13 @@ func row(u *ui.UI, l listed) []ui.Cell {
 	}
 	if since == "" {
 		since = "-"
+	}
+	if l.Limits != nil && l.Limits.TTLSeconds > 0 && st.Power == provision.Running {
+		end := "its time is over"
+		if left := l.Limits.TTL() - time.Since(st.Started); left > 0 {
+			end = "stops in " + age(left)
+		}
+		note = strings.TrimPrefix(note+", "+end, ", ")
 	}
 	labs, checked := l.standing()
 	memory := ui.Bytes(int64(st.Spec.MemoryMiB) << 20)

@@ -8,6 +8,7 @@ import (
 	"github.com/cgoa-labs/labctl/bootstrap/stage"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/image"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/limits"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/labs"
@@ -76,12 +77,19 @@ func Anew(ctx context.Context, f *factory.Factory, o AnewOptions) error {
 	if err := f.Confirm(ctx, o.Yes, fmt.Sprintf("Make instance %s (%s) anew %s?", st.Name, st.Power, fate)); err != nil {
 		return err
 	}
+	may, err := limits.Load(f.Home().Instance(st.Name))
+	if err != nil {
+		return err
+	}
 	b := &bringUp{f: f, driver: driver, name: st.Name, before: st, spec: spec, programs: programs, progress: progress}
 	err = stage.Run(ctx, b, progress.Sink(""), stage.Stage[bringUp]{
 		Name: "make " + st.Name + " anew",
 		Run: func(ctx context.Context, b *bringUp, detail func(string)) error {
 			return renewer.Renew(ctx, b.spec, keep, func(ctx context.Context, ep provision.Endpoint) error {
 				b.endpoint = ep
+				if err := may.Save(f.Home().Instance(b.name)); err != nil {
+					return err
+				}
 				return stage.Run(ctx, b, progress.Sink(""),
 					stage.Stage[bringUp]{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
 					stage.Stage[bringUp]{Name: "labs", Run: labsStage},

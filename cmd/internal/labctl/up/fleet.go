@@ -115,7 +115,7 @@ func plan(ctx context.Context, f *factory.Factory, driver provision.Driver, o Fl
 		if err != nil {
 			return nil, fmt.Errorf("look for instance %s: %w", l.Name, err)
 		}
-		b := &bringUp{f: f, driver: driver, name: l.Name, before: before, progress: progress, prefix: l.Name}
+		b := &bringUp{f: f, driver: driver, name: l.Name, before: before, progress: progress, prefix: l.Name, given: o.Given}
 		for _, p := range programs {
 			if len(l.Labs) == 0 || slices.Contains(l.Labs, p.Lab) {
 				b.programs = append(b.programs, p)

@@ -14,6 +14,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/boot"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/limits"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/labs"
@@ -63,7 +64,7 @@ fails stops no other.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: f.CompleteInstances,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, name := range []string{"cpus", "memory", "disk", "port", "image"} {
+			for _, name := range []string{"cpus", "memory", "disk", "port", "image", "ttl", "idle"} {
 				if cmd.Flags().Changed(name) {
 					o.Given = append(o.Given, name)
 				}
@@ -85,6 +86,8 @@ fails stops no other.`,
 	factory.Setting(cmd, "instance.memory", "memory", "SIZE", "memory of a new instance, such as 3GiB")
 	factory.Setting(cmd, "instance.disk", "disk", "SIZE", "disk of a new instance, such as 12GiB")
 	factory.Setting(cmd, "instance.port", "port", "PORT", "loopback port for SSH; 0 takes a free one")
+	factory.Setting(cmd, "instance.ttl", "ttl", "TIME", "how long it may run before `labctl gc` stops it, keeping memory and work; 0 is for ever")
+	factory.Setting(cmd, "instance.idle", "idle", "TIME", "the same for how long nobody does anything in it")
 	factory.Setting(cmd, "accelerator", "accelerator", "NAME", "auto, kvm or tcg")
 	factory.Setting(cmd, "image.name", "image", "NAME", "golden image")
 	factory.Setting(cmd, "image.source", "source", "NAME", "where a missing image's parts come from: auto, release or modules")
@@ -149,7 +152,7 @@ func Run(ctx context.Context, f *factory.Factory, o Options) error {
 	}
 	progress := f.UI().NewProgress()
 	defer progress.Close()
-	b := &bringUp{f: f, driver: driver, name: o.Name, before: before, programs: programs, progress: progress}
+	b := &bringUp{f: f, driver: driver, name: o.Name, before: before, programs: programs, progress: progress, given: o.Given}
 	// What an interrupted up left is broken, and finished by making it.
 	if !b.exists() {
 		if b.spec, err = newSpec(ctx, f, o.Name, o.Cold, progress); err != nil {
@@ -212,6 +215,8 @@ type bringUp struct {
 	progress *ui.Progress
 	// prefix is put before the names of stages, where there are several instances.
 	prefix string
+	// given are the flags that were given.
+	given []string
 	// mark is an empty file to be made in the instance's folder; none where it is empty.
 	mark string
 
@@ -238,6 +243,9 @@ func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
 	if err := b.driver.Create(ctx, b.spec); err != nil {
 		return err
 	}
+	if err := b.limit(); err != nil {
+		return err
+	}
 	if b.mark != "" {
 		if err := os.WriteFile(b.mark, nil, 0o600); err != nil {
 			return fmt.Errorf("mark instance %s: %w", b.name, err)
@@ -247,6 +255,29 @@ func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
 		return stage.ErrCached
 	}
 	return nil
+}
+
+// limit keeps how long the instance may run and idle: a new one by the settings, one that is there by what was given.
+func (b *bringUp) limit() error {
+	dir, c := b.f.Home().Instance(b.name), b.f.Settings().Instance
+	l := limits.Of(c.TTL, c.Idle)
+	if b.exists() {
+		ttl, idle := slices.Contains(b.given, "ttl"), slices.Contains(b.given, "idle")
+		if !ttl && !idle {
+			return nil
+		}
+		have, err := limits.Load(dir)
+		if err != nil {
+			return err
+		}
+		if !ttl {
+			l.TTLSeconds = have.TTLSeconds
+		}
+		if !idle {
+			l.IdleSeconds = have.IdleSeconds
+		}
+	}
+	return l.Save(dir)
 }
 
 func startStage(ctx context.Context, b *bringUp, progress func(string)) (err error) {
