@@ -86,7 +86,7 @@ fails stops no other.`,
 	factory.Setting(cmd, "instance.memory", "memory", "SIZE", "memory of a new instance, such as 3GiB")
 	factory.Setting(cmd, "instance.disk", "disk", "SIZE", "disk of a new instance, such as 12GiB")
 	factory.Setting(cmd, "instance.port", "port", "PORT", "loopback port for SSH; 0 takes a free one")
-	factory.Setting(cmd, "instance.ttl", "ttl", "TIME", "how long it may run before `labctl gc` stops it, keeping memory and work; 0 is for ever")
+	factory.Setting(cmd, "instance.ttl", "ttl", "TIME", "how long it may run before gc stops it, keeping memory and work; 0 is for ever")
 	factory.Setting(cmd, "instance.idle", "idle", "TIME", "the same for how long nobody does anything in it")
 	factory.Setting(cmd, "accelerator", "accelerator", "NAME", "auto, kvm or tcg")
 	factory.Setting(cmd, "image.name", "image", "NAME", "golden image")
