@@ -65,6 +65,15 @@ type Error struct {
 func (e *Error) Error() string { return e.Stage + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
+// Bare is err without its stage's name, for a command that has only that one.
+func Bare(err error) error {
+	var staged *Error
+	if errors.As(err, &staged) {
+		return staged.Err
+	}
+	return err
+}
+
 // Run runs the stages in order until one fails, then the cleanups of those that were begun, newest first.
 func Run[S any](ctx context.Context, state *S, sink Sink, stages ...Stage[S]) (err error) {
 	begun := 0

@@ -75,6 +75,10 @@ func (h Home) Images() string { return filepath.Join(h.State, "images") }
 // Image is the folder of one golden image.
 func (h Home) Image(name string) ImageDir { return ImageDir(filepath.Join(h.Images(), name)) }
 
+// NewImage and OldImage are the folders in which an image is put together beside its own, and out of the way to which it is taken.
+func (h Home) NewImage(name string) string { return filepath.Join(h.Images(), "."+name+".new") }
+func (h Home) OldImage(name string) string { return filepath.Join(h.Images(), "."+name+".old") }
+
 // Instances is the folder of instances.
 func (h Home) Instances() string { return filepath.Join(h.State, "instances") }
 

@@ -219,7 +219,7 @@ const secondsFile = "seconds"
 // moment; instances keep their own copy of nothing, so callers do not build an image that an instance stands on.
 func publish(ctx context.Context, s *state, progress func(string)) (err error) {
 	dir := s.Home.Image(s.Name)
-	tmp := layout.ImageDir(besideImage(s.Home, s.Name, newSuffix))
+	tmp := layout.ImageDir(s.Home.NewImage(s.Name))
 	if err := os.RemoveAll(string(tmp)); err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func publish(ctx context.Context, s *state, progress func(string)) (err error) {
 	if err := store.Seal(ctx, tmp, meta, names, func(file string) { progress("digest of " + file) }); err != nil {
 		return err
 	}
-	old := besideImage(s.Home, s.Name, oldSuffix)
+	old := s.Home.OldImage(s.Name)
 	if err := os.RemoveAll(old); err != nil {
 		return err
 	}

@@ -209,7 +209,7 @@ func TestLeftovers(t *testing.T) {
 	require.Empty(t, left)
 	half := filepath.Join(f.Home.Stages(), "bake.tmp-1")
 	instance := string(bakeHome(half).Instance(bakeName))
-	publishing := besideImage(f.Home, "lab", newSuffix)
+	publishing := f.Home.NewImage("lab")
 	freezing := string(f.image.Dir.Frozen(newSuffix))
 	for _, dir := range []string{instance, publishing, freezing} {
 		require.NoError(t, os.MkdirAll(dir, 0o700))

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/images/cache"
 	"github.com/cgoa-labs/labctl/provision"
 )
@@ -30,12 +29,8 @@ func (o Options) endBake(ctx context.Context, half string) error {
 	return err
 }
 
-// Folders beside an image's own that a build puts it together in and takes it out of the way to.
-const newSuffix, oldSuffix = ".new", ".old"
-
-func besideImage(home layout.Home, name, suffix string) string {
-	return filepath.Join(home.Images(), "."+name+suffix)
-}
+// newSuffix names a frozen guest on its way in.
+const newSuffix = ".new"
 
 // Leftovers names what killed builds left: half-made stages, with a machine that may still run in one, and half-published images.
 func Leftovers(opts Options) ([]provision.Leftover, error) {
@@ -57,7 +52,7 @@ func Leftovers(opts Options) ([]provision.Leftover, error) {
 		return left, nil // a build is at it
 	}
 	defer lock.Unlock() //nolint:errcheck // the lock ends with the process
-	for _, path := range []string{besideImage(opts.Home, opts.Name, newSuffix), besideImage(opts.Home, opts.Name, oldSuffix), string(opts.Home.Image(opts.Name).Frozen(newSuffix))} {
+	for _, path := range []string{opts.Home.NewImage(opts.Name), opts.Home.OldImage(opts.Name), string(opts.Home.Image(opts.Name).Frozen(newSuffix))} {
 		if _, err := os.Stat(path); err == nil {
 			left = append(left, provision.Leftover{Kind: "folder", Path: path, Why: "an image whose publishing was interrupted"})
 		}

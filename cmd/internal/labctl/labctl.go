@@ -13,6 +13,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/about"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/author"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/bundle"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/doctor"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/guide"
@@ -77,7 +78,7 @@ func New(f *factory.Factory) *cobra.Command {
 	}
 	add(instances, up.New(f, nil), session.NewStatus(f), session.NewSSH(f), session.NewStop(f), session.NewStart(f), session.NewDown(f), session.NewGC(f), up.NewCards(f))
 	add(labs, lab.New(f, author.NewNew(f), author.NewTest(f)), guide.New(f), guide.NewHint(f), lab.NewVerify(f), lab.NewSolve(f), lab.NewReset(f, anew(f)), lab.NewReport(f))
-	add(images, image.New(f))
+	add(images, image.New(f), bundle.New(f))
 	add(other, doctor.New(f), about.NewConfig(f), about.NewVersion(f))
 	root.AddCommand(about.NewExitCodes())
 	root.SetHelpCommandGroupID(other)

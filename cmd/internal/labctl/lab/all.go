@@ -106,7 +106,7 @@ func askAll(ctx context.Context, f *factory.Factory, known labrun.Known, call la
 	doc.Timings = progress.Timings()
 	for _, name := range names {
 		a := answer{Instance: name, Report: reports[name], status: byName[name]}
-		a.Error, a.Hint = factory.Told(unstaged(failed[name]))
+		a.Error, a.Hint = factory.Told(stage.Bare(failed[name]))
 		doc.Instances = append(doc.Instances, a)
 	}
 	return doc, nil

@@ -139,7 +139,7 @@ func change(ctx context.Context, f *factory.Factory, t target, known labrun.Know
 	})
 	log.Flush()
 	if err != nil {
-		return unstaged(err)
+		return stage.Bare(err)
 	}
 	progress.Close()
 	return show(f, s.status.Name, t.format, report)

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -101,17 +100,8 @@ func verify(ctx context.Context, f *factory.Factory, o VerifyOptions, limit time
 		},
 	})
 	if err != nil {
-		return unstaged(err)
+		return stage.Bare(err)
 	}
 	progress.Close()
 	return show(f, s.status.Name, o.format, report)
-}
-
-// unstaged drops the stage's name from an error where the command has only that one.
-func unstaged(err error) error {
-	var staged *stage.Error
-	if errors.As(err, &staged) {
-		return staged.Err
-	}
-	return err
 }
