@@ -130,7 +130,7 @@ func finish(u *ui.UI, format ui.Format, report labs.Report, err error) error {
 			return err
 		}
 	} else {
-		verdict.Report(u.Out, u.Result, report)
+		verdict.Report(u.Out, u.Result, verdict.In(language(os.Getenv)), report)
 	}
 	return cli.Exit(verdict.Code(report.State))
 }

@@ -107,7 +107,7 @@ func run(ctx context.Context, f *factory.Factory, o Options) error {
 	u := f.UI()
 	for _, g := range e.doc.Groups {
 		u.Print("%s", u.Result.Bold(g.Name))
-		verdict.Checks(f.Out, u.Result, g.Checks)
+		verdict.Checks(f.Out, u.Result, verdict.In("en"), g.Checks)
 	}
 	for _, l := range e.doc.Removed {
 		u.Print("removed %s", describe(l))

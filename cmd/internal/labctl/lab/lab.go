@@ -146,7 +146,7 @@ func show(f *factory.Factory, instance string, format ui.Format, report labs.Rep
 			return err
 		}
 	} else {
-		verdict.Report(f.Out, f.UI().Result, report)
+		verdict.Report(f.Out, f.UI().Result, verdict.In(f.Language()), report)
 	}
 	return cli.Exit(verdict.Code(report.State))
 }

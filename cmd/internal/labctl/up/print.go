@@ -8,6 +8,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/cmd/internal/ui/verdict"
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/provision"
@@ -55,14 +56,15 @@ func program() string {
 
 // printSteps lists a lab's steps by what is left to do; why a step is not done is for verify to say.
 func printSteps(u *ui.UI, lab string, report labs.Report, language string) {
+	words := verdict.In(language)
 	table := ui.Table{Indent: "  "}
 	for _, s := range report.Steps {
-		word, paint := "not done", u.Result.Dim
+		word, paint := words.NotDone, u.Result.Dim
 		switch s.State {
 		case check.Passed:
-			word, paint = "done", u.Result.Good
+			word, paint = words.Done, u.Result.Good
 		case check.Error:
-			word, paint = "could not be checked", u.Result.Warn
+			word, paint = words.Unasked, u.Result.Warn
 		}
 		table.Cells(ui.Cell{Text: fmt.Sprintf("%2d", s.Step)}, ui.Cell{Text: word, Paint: paint}, ui.Cell{Text: s.Title})
 	}
@@ -72,7 +74,7 @@ func printSteps(u *ui.UI, lab string, report labs.Report, language string) {
 			heading += ", " + said.Title
 		}
 	}
-	u.Print("\n%s: %d of %d steps done", heading, report.Passed(), len(report.Steps))
+	u.Print("\n%s: %s", heading, words.Progress(report.Passed(), len(report.Steps)))
 	table.Write(u.Out)
 	if report.Error != "" {
 		u.Print("  %s", u.Result.Warn(report.Error))

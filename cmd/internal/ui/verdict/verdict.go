@@ -38,21 +38,21 @@ func Paint(style ui.Style, state check.State) func(string) string {
 }
 
 // Checks writes one line for each result, and what was wanted, found and is to be done below those that did not pass.
-func Checks(w io.Writer, style ui.Style, results []check.Result) {
+func Checks(w io.Writer, style ui.Style, words Words, results []check.Result) {
 	table := &ui.Table{Indent: "  "}
 	flush := func() {
 		table.Write(w)
 		table = &ui.Table{Indent: "  "}
 	}
 	for _, r := range results {
-		cells := []ui.Cell{{Text: fmt.Sprintf("%-7s", r.State), Paint: Paint(style, r.State)}, {Text: title(r)}}
+		cells := []ui.Cell{{Text: pad(words.State(r.State), 7), Paint: Paint(style, r.State)}, {Text: title(r)}}
 		if r.State == check.Passed && r.Got != "" {
 			cells[1].Text += ": " + oneLine(r.Got)
 		}
 		table.Cells(cells...)
 		if r.State != check.Passed {
 			flush()
-			Why(w, style, "           ", r)
+			Why(w, style, words, "           ", r)
 		}
 	}
 	flush()
@@ -66,7 +66,7 @@ func title(r check.Result) string {
 }
 
 // Why writes what a check wanted and got, and its hint, each line behind indent.
-func Why(w io.Writer, style ui.Style, indent string, r check.Result) {
+func Why(w io.Writer, style ui.Style, words Words, indent string, r check.Result) {
 	write := func(label, text string, paint func(string) string) {
 		if text == "" {
 			return
@@ -75,41 +75,38 @@ func Why(w io.Writer, style ui.Style, indent string, r check.Result) {
 			if i > 0 {
 				label = ""
 			}
-			_, _ = fmt.Fprintf(w, "%s%s %s\n", indent, style.Dim(fmt.Sprintf("%-6s", label)), paint(line))
+			_, _ = fmt.Fprintf(w, "%s%s %s\n", indent, style.Dim(pad(label, 6)), paint(line))
 		}
 	}
 	plain := func(s string) string { return s }
-	got := "got"
+	got := words.Got
 	switch r.State {
 	case check.Error:
-		got = "error"
+		got = words.Trouble
 	case check.Skipped:
-		got = "why"
+		got = words.Why
 	}
-	write("wanted", r.Wanted, plain)
+	write(words.Wanted, r.Wanted, plain)
 	write(got, r.Got, plain)
-	write("hint", r.Hint, style.Bold)
+	write(words.Hint, r.Hint, style.Bold)
 }
 
 // Report writes a lab report: every step with its state, and why for those that are the next to look at.
-func Report(w io.Writer, style ui.Style, r labs.Report) {
+func Report(w io.Writer, style ui.Style, words Words, r labs.Report) {
 	table := &ui.Table{Indent: "  "}
 	flush := func() {
 		table.Write(w)
 		table = &ui.Table{Indent: "  "}
 	}
-	passed := 0
 	for _, s := range r.Steps {
 		took := ""
 		if s.State != check.Skipped {
 			took = ui.Took(time.Duration(s.Millis) * time.Millisecond)
 		}
-		table.Cells(ui.Cell{Text: fmt.Sprintf("%2d", s.Step)}, ui.Cell{Text: fmt.Sprintf("%-7s", s.State), Paint: Paint(style, s.State)},
+		table.Cells(ui.Cell{Text: fmt.Sprintf("%2d", s.Step)}, ui.Cell{Text: pad(words.State(s.State), 7), Paint: Paint(style, s.State)},
 			ui.Cell{Text: fmt.Sprintf("%6s", took), Paint: style.Dim}, ui.Cell{Text: s.Title})
 		switch s.State {
-		case check.Passed:
-			passed++
-		case check.Skipped:
+		case check.Passed, check.Skipped:
 		default:
 			flush()
 			for _, c := range s.Checks {
@@ -117,45 +114,24 @@ func Report(w io.Writer, style ui.Style, r labs.Report) {
 					continue
 				}
 				_, _ = fmt.Fprintf(w, "        %s %s\n", Paint(style, c.State)("·"), title(c))
-				Why(w, style, "          ", c)
+				Why(w, style, words, "          ", c)
 			}
 		}
 	}
 	flush()
 	if len(r.Left) > 0 {
-		_, _ = fmt.Fprintln(w, "still there after the reset:")
-		Checks(w, style, r.Left)
+		_, _ = fmt.Fprintln(w, words.left)
+		Checks(w, style, words, r.Left)
 	}
 	if r.Error != "" {
-		_, _ = fmt.Fprintf(w, "%s %s\n", style.Bad("error:"), r.Error)
+		_, _ = fmt.Fprintf(w, "%s %s\n", style.Bad(words.problem), r.Error)
 	}
-	_, _ = fmt.Fprintln(w, summary(r, passed))
+	_, _ = fmt.Fprintln(w, words.summary(r, ui.Took(time.Duration(r.Millis)*time.Millisecond)))
 }
 
-func summary(r labs.Report, passed int) string {
-	took := ui.Took(time.Duration(r.Millis) * time.Millisecond)
-	switch {
-	case r.Action == "reset" && r.State == check.Passed:
-		return fmt.Sprintf("lab %s is back at its start (%s)", r.Lab, took)
-	case r.Action == "reset":
-		return fmt.Sprintf("lab %s is not back at its start: %s (%s)", r.Lab, r.State, took)
-	case len(r.Steps) == 0:
-		return fmt.Sprintf("lab %s: %s (%s)", r.Lab, r.State, took)
-	case len(r.Steps) == 1:
-		return fmt.Sprintf("lab %s, step %d: %s (%s)", r.Lab, r.Steps[0].Step, r.State, took)
-	}
-	s := fmt.Sprintf("lab %s: %d of %d steps passed (%s)", r.Lab, passed, len(r.Steps), took)
-	for _, step := range r.Steps {
-		if step.State == check.Error {
-			return s + fmt.Sprintf("; step %d could not be checked, which says nothing about the work", step.Step)
-		}
-	}
-	for _, step := range r.Steps {
-		if step.State != check.Passed {
-			return s + fmt.Sprintf("; next: step %d", step.Step)
-		}
-	}
-	return s
+// pad makes a word as wide as columns, where it is not.
+func pad(word string, columns int) string {
+	return word + strings.Repeat(" ", max(0, columns-ui.Width(word)))
 }
 
 // oneLine keeps a result on its row.

@@ -2,6 +2,8 @@ package verdict_test
 
 import (
 	"bytes"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,7 +68,7 @@ lab ci is not back at its start: failed (0.0s)
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			var b bytes.Buffer
-			verdict.Report(&b, false, tc.report)
+			verdict.Report(&b, false, verdict.In("en"), tc.report)
 			require.Equal(t, tc.want, b.String())
 		})
 	}
@@ -74,7 +76,7 @@ lab ci is not back at its start: failed (0.0s)
 
 func TestChecks(t *testing.T) {
 	var b bytes.Buffer
-	verdict.Checks(&b, false, []check.Result{
+	verdict.Checks(&b, false, verdict.In("en"), []check.Result{
 		{ID: "kvm", Title: "accelerator", State: check.Passed, Got: "tcg"},
 		{ID: "memory", State: check.Failed, Wanted: "3 GiB free", Got: "1 GiB free", Hint: "stop an instance"},
 		{ID: "disk", Title: "disk", State: check.Passed},
@@ -95,4 +97,47 @@ func TestCode(t *testing.T) {
 	for state, want := range map[check.State]int{check.Passed: 0, check.Failed: 1, check.Pending: 1, check.Skipped: 1, check.Error: 3} {
 		require.Equal(t, want, verdict.Code(state), state)
 	}
+}
+
+// Every language says everything, and puts into its sentences what English does.
+func TestLanguages(t *testing.T) {
+	steps := []labs.StepReport{{Step: 1, State: check.Passed}, {Step: 2, State: check.Failed, Checks: []check.Result{{Title: "x", State: check.Failed, Wanted: "w", Got: "g", Hint: "h"}}}}
+	reports := map[string]labs.Report{
+		"verify":  {Lab: "ci", Action: "verify", State: check.Failed, Steps: steps, Millis: 4200},
+		"one":     {Lab: "ci", Action: "verify", State: check.Failed, Steps: steps[1:], Millis: 4200},
+		"error":   {Lab: "ci", Action: "verify", State: check.Error, Steps: []labs.StepReport{steps[0], {Step: 2, State: check.Error}}, Millis: 4200},
+		"nothing": {Lab: "ci", Action: "verify", State: check.Error, Error: "no space", Millis: 4200},
+		"reset":   {Lab: "ci", Action: "reset", State: check.Passed, Millis: 4200},
+		"left":    {Lab: "ci", Action: "reset", State: check.Failed, Left: []check.Result{{Title: "ns", State: check.Failed}}, Millis: 4200},
+	}
+	for _, language := range []string{"ja", "ko", "zh"} {
+		for name, r := range reports {
+			var said, english bytes.Buffer
+			verdict.Report(&said, false, verdict.In(language), r)
+			verdict.Report(&english, false, verdict.In("en"), r)
+			require.NotContains(t, said.String(), "%!", "%s, %s", language, name)
+			for _, fact := range []string{"ci", "4.2s"} {
+				require.Contains(t, said.String(), fact, "%s, %s", language, name)
+			}
+			require.Equal(t, numbers(english.String()), numbers(said.String()), "%s, %s: %s", language, name, said.String())
+			for _, word := range []string{"passed", "failed", "step", "wanted", "hint", "lab "} {
+				require.NotContains(t, said.String(), word, "%s, %s", language, name)
+			}
+		}
+		for _, s := range []check.State{check.Passed, check.Failed, check.Pending, check.Skipped, check.Error} {
+			require.NotEqual(t, string(s), verdict.In(language).State(s))
+		}
+		w := verdict.In(language)
+		require.NotContains(t, []string{w.Wanted, w.Got, w.Trouble, w.Why, w.Hint, w.Done, w.NotDone, w.Unasked}, "")
+		require.Contains(t, w.Progress(3, 8), "3")
+		require.Contains(t, w.Progress(3, 8), "8")
+	}
+	require.Equal(t, verdict.In("en"), verdict.In("tlh"))
+}
+
+// numbers are a text's, sorted: languages put them in another order.
+func numbers(text string) []string {
+	all := regexp.MustCompile(`[0-9]+`).FindAllString(text, -1)
+	slices.Sort(all)
+	return all
 }
