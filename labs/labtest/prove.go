@@ -190,6 +190,26 @@ func Whole(t *testing.T, lab labs.Lab, words text.Text, p Proof, code ...string)
 		require.Contains(t, all.String(), `"`+key+`"`, "a hint that nothing gives")
 	}
 	translated(t, lab.ID, words)
+	fresh(t, lab.ID)
+}
+
+// fresh wants no text that was translated from other words than its source has now. TRANSLATED=1 says that all of them were looked at again.
+func fresh(t *testing.T, lab string) {
+	data, err := os.ReadFile("text/" + text.Source + ".yaml")
+	require.NoError(t, err)
+	source, err := text.Parse(lab, text.Source, data)
+	require.NoError(t, err)
+	path := "text/" + text.TranslatedFile
+	if os.Getenv("TRANSLATED") != "" {
+		now, err := text.Translated(source)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, now, 0o644))
+	}
+	from, err := os.ReadFile(path)
+	require.NoError(t, err)
+	stale, err := text.Stale(source, from)
+	require.NoError(t, err)
+	require.Empty(t, stale, "the Korean text has changed since these were translated: translate them again, then run the test with TRANSLATED=1")
 }
 
 // Speaks wants a lab that says everything in the language that it was made with, in each of them. in is its text, and make makes it.
@@ -217,9 +237,10 @@ const stepHints = 3
 
 // translated wants every file of the lab's texts whole, and with the keys that words has: none is missing, none is too much.
 func translated(t *testing.T, lab string, words text.Text) {
-	files, err := filepath.Glob("text/*.yaml")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
+	var files []string
+	for _, language := range text.Languages {
+		files = append(files, "text/"+language+".yaml")
+	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)

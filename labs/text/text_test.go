@@ -21,6 +21,22 @@ checks: {a: 가, b: 나}
 hints: {h: 하}
 `
 
+func TestStale(t *testing.T) {
+	source := text.Text{Title: "a", Steps: []text.Step{{Title: "one"}, {Title: "two"}}, Hints: map[string]string{"k": "v"}}
+	file, err := text.Translated(source)
+	require.NoError(t, err)
+	stale, err := text.Stale(source, file)
+	require.NoError(t, err)
+	require.Empty(t, stale)
+	source.Steps[1].Note = "new"
+	source.Hints["k"] = "w"
+	stale, err = text.Stale(source, file)
+	require.NoError(t, err)
+	require.Equal(t, []string{"en: hints", "en: step 2", "ja: hints", "ja: step 2", "zh: hints", "zh: step 2"}, stale)
+	_, err = text.Stale(source, []byte("en: 1"))
+	require.Error(t, err)
+}
+
 func TestOpen(t *testing.T) {
 	files := fstest.MapFS{
 		"ko.yaml": {Data: []byte(korean)},

@@ -21,6 +21,7 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/labs/text"
 )
 
 //go:embed skeleton
@@ -162,6 +163,14 @@ func files(name string) (map[string][]byte, error) {
 		all[to] = data
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	folder := path.Join(catalogDir, name, "text")
+	source, err := text.Parse(name, text.Source, all[path.Join(folder, text.Source+".yaml")])
+	if err == nil {
+		all[path.Join(folder, text.TranslatedFile)], err = text.Translated(source)
+	}
 	return all, err
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/cgoa-labs/labctl/labs/text"
 )
 
-//go:embed *.yaml
+//go:embed en.yaml ja.yaml ko.yaml zh.yaml
 var files embed.FS
 
 // English is the lab's text in English.
