@@ -127,6 +127,19 @@ func (l *Lab) Prove(t *testing.T, p Proof) {
 		}
 		l.Solve(1, 1)
 	})
+	if os.Getenv("PROOF") != "all" {
+		return
+	}
+	t.Run("reset after every stage", func(t *testing.T) {
+		l := l.On(t)
+		for n := 1; n <= steps; n++ {
+			l.Solve(1, n)
+			l.Reset()
+			for _, s := range l.Verify(0).Steps {
+				require.NotEqual(t, check.Passed, s.State, "step %d, reset after %d", s.Step, n)
+			}
+		}
+	})
 }
 
 // Interrupt ends a verify of a step at the check with the title, and wants nothing to be left of it.

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +57,9 @@ type Table struct {
 	Lab       string         `json:"lab"`
 	Rows      []Row          `json:"rows"`
 	Misjudged []Misjudgement `json:"misjudged"`
+	// Disturbed names the disturbances under which no step was misjudged, of DisturbedTried.
+	Disturbed      []string `json:"disturbed"`
+	DisturbedTried int      `json:"disturbedTried"`
 	// Millis is how long a verify of all steps took in the solved lab.
 	Millis int64 `json:"millis"`
 }
@@ -84,8 +88,8 @@ type run struct {
 	say   func(string)
 }
 
-// Run proves a lab in a guest where it is at its start, and leaves it at its start: fresh, solved step by step, solved again, all trials, and
-// reset. say receives one line at a time and may be nil. The error says that the guest could not be asked, or that the lab could not be solved;
+// Run proves a lab in a guest where it is at its start, and leaves it at its start: fresh, solved step by step, solved again, all trials,
+// disturbed, and reset. say receives one line at a time and may be nil. The error says that the guest could not be asked, or that the lab could not be solved;
 // verdicts that are not what they must be are in the table.
 func Run(ctx context.Context, g Guest, doc Document, say func(string)) (Table, error) {
 	if say == nil {
@@ -95,7 +99,7 @@ func Run(ctx context.Context, g Guest, doc Document, say func(string)) (Table, e
 	for n := 1; n <= doc.Steps; n++ {
 		r.table.Rows = append(r.table.Rows, Row{Step: n})
 	}
-	for _, part := range []func(context.Context) error{r.fresh, r.solve, r.again, r.trials, r.reset} {
+	for _, part := range []func(context.Context) error{r.fresh, r.solve, r.again, r.trials, r.disturb, r.reset} {
 		if err := part(ctx); err != nil {
 			return r.table, err
 		}
@@ -267,6 +271,69 @@ func (r *run) try(ctx context.Context, t Trial) error {
 	}
 	return nil
 }
+
+// disturb judges the solved lab while something befalls the guest, and until it has come to itself again.
+func (r *run) disturb(ctx context.Context) error {
+	if !r.table.Good() {
+		return nil
+	}
+	for _, d := range r.doc.Disturbances {
+		r.say("disturbed: " + d.Name)
+		r.table.DisturbedTried++
+		before := len(r.table.Misjudged)
+		if err := r.befall(ctx, d); err != nil {
+			return fmt.Errorf("disturbed, %s: %w", d.Name, err)
+		}
+		if len(r.table.Misjudged) == before {
+			r.table.Disturbed = append(r.table.Disturbed, d.Name)
+		}
+	}
+	return nil
+}
+
+func (r *run) befall(ctx context.Context, d Disturbance) error {
+	if err := r.Shell(ctx, d.Before); err != nil {
+		return err
+	}
+	look := func(ctx context.Context) (passed bool, why string, err error) {
+		report, err := r.judge(ctx)
+		if err != nil {
+			return false, "", err
+		}
+		passed = true
+		for _, s := range report.Steps {
+			if s.State == check.Failed {
+				r.misjudged(s.Step, "disturbed: "+d.Name, "anything but failed", s)
+			}
+			if s.State != check.Passed && passed {
+				passed, why = false, fmt.Sprintf("step %d is %s", s.Step, s.State)
+			}
+		}
+		return passed, why, nil
+	}
+	var errs []error
+	for range d.Looks {
+		if _, _, err := look(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	afterCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backTime)
+	defer cancel()
+	if err := errors.Join(append(errs, r.Shell(afterCtx, d.After))...); err != nil {
+		return err
+	}
+	_, err := check.Wait{Timeout: comeBack, Attempt: comeBack, First: 2 * time.Second, Most: 10 * time.Second}.For(ctx, check.Check{ID: "back", Title: "all steps pass again", Ask: func(ctx context.Context) (check.Outcome, error) {
+		passed, why, err := look(ctx)
+		if err == nil && !passed {
+			return check.NotYet("all steps pass", why, ""), nil
+		}
+		return check.Pass(""), err
+	}})
+	return err
+}
+
+// comeBack bounds how long an emulated guest may take to come to itself.
+const comeBack = 10 * time.Minute
 
 // backTime bounds the way back from an answer: an Application may have to come up again.
 const backTime = 5 * time.Minute

@@ -36,6 +36,11 @@ func (g *guest) state(step int) labs.StepReport {
 		return fail(check.Failed, "missing")
 	case g.now == fmt.Sprint("wrong ", step) && g.faulty != "takes wrong":
 		return fail(check.Failed, map[bool]string{true: "another", false: "content"}[g.faulty == "another check"])
+	case g.now == "storm" && step == 2:
+		if g.faulty == "disturbed" {
+			return fail(check.Failed, "content")
+		}
+		return fail(check.Error, "content")
 	case g.now == fmt.Sprint("right ", step) && g.faulty == "refuses right":
 		return fail(check.Failed, "content")
 	}
@@ -87,6 +92,7 @@ var document = func() proof.Document {
 		add(proof.Wrong, "wrong", "content")
 		add(proof.Right, "right", "")
 	}
+	d.Disturbances = []proof.Disturbance{{Name: "a storm", Looks: 2, Before: "storm", After: "back"}}
 	return d
 }()
 
@@ -96,6 +102,7 @@ func TestRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, table.Misjudged)
 	require.Equal(t, int64(70), table.Millis)
+	require.Equal(t, []string{"a storm"}, table.Disturbed)
 	for i, row := range table.Rows {
 		require.Equal(t, proof.Row{Step: i + 1, Title: fmt.Sprint("Step ", i+1), Fresh: true, Solved: true, Undone: true, Wrong: 1, WrongTried: 1, Right: 1, RightTried: 1}, row)
 	}
@@ -110,6 +117,7 @@ func TestRunFindsWhatIsMisjudged(t *testing.T) {
 		"takes wrong":   "step 1, wrong: wrong: it must be failed by content, but is passed",
 		"another check": "step 1, wrong: wrong: it must be failed by content, but is failed by another (something else)",
 		"refuses right": "step 1, right: right: it must be passed, but is failed by content (something else)",
+		"disturbed":     "step 2, disturbed: a storm: it must be anything but failed, but is failed by content (something else)",
 		"keeps":         "step 1, after the reset: it must be failed or skipped, but is passed",
 	} {
 		t.Run(faulty, func(t *testing.T) {

@@ -21,6 +21,29 @@ type Document struct {
 	Lab    string  `json:"lab"`
 	Steps  int     `json:"steps"`
 	Trials []Trial `json:"trials"`
+	// Disturbances are the same for all labs.
+	Disturbances []Disturbance `json:"disturbances,omitempty"`
+}
+
+// Disturbance is something that befalls a guest where all steps pass. Work that is right must not be called wrong because of it.
+type Disturbance struct {
+	Name string `json:"name"`
+	// Before brings it about and After ends it; both are scripts for root.
+	Before string `json:"before"`
+	After  string `json:"after"`
+	// Looks is how often the steps are judged meanwhile.
+	Looks int `json:"looks"`
+}
+
+// disturbances are what befalls real guests.
+var disturbances = []Disturbance{
+	{Name: "the API server is gone", Looks: 1, Before: "systemctl stop k3s\n", After: "systemctl start k3s\n"},
+	{Name: "Argo CD restarts", Looks: 2, Before: "kubectl -n argocd delete pod --all --wait=false >/dev/null\n"},
+	{Name: "all processors are busy", Looks: 1,
+		Before: "for n in 1 2 3 4; do (timeout 300 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $! >> /run/labctl-busy); done\n",
+		After:  "while read -r pid; do kill \"$pid\" 2>/dev/null || :; done < /run/labctl-busy; rm -f /run/labctl-busy\n"},
+	{Name: "a sync is under way", Looks: 2,
+		Before: "for app in $(kubectl -n argocd get app -o name); do kubectl -n argocd annotate \"$app\" argocd.argoproj.io/refresh=hard --overwrite >/dev/null; done\n"},
 }
 
 // Kind is what a trial tries.
@@ -48,7 +71,7 @@ type Trial struct {
 
 // Document is the catalogue for a lab with so many steps.
 func (c Catalogue) Document(lab string, steps int) Document {
-	d := Document{Schema: Schema, Lab: lab, Steps: steps}
+	d := Document{Schema: Schema, Lab: lab, Steps: steps, Disturbances: disturbances}
 	for _, u := range c.Undos {
 		d.Trials = append(d.Trials, Trial{Kind: Undone, Step: u.Step, Name: "its work is taken away", Before: u.Before(), After: u.After(), Skipped: u.Then})
 	}

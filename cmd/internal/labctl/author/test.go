@@ -235,7 +235,7 @@ func (o options) without(ctx context.Context, f *factory.Factory, s *source, res
 				return fmt.Errorf("lab-%s does not tell its proof: %w", s.id, errors.Join(err, errors.New("its answer is of another kind")))
 			}
 			if o.sample {
-				s.document.Trials = proof.Sample(s.document.Trials)
+				s.document.Trials, s.document.Disturbances = proof.Sample(s.document.Trials), nil
 			}
 			return nil
 		},
@@ -379,6 +379,9 @@ func print(u *ui.UI, doc tests) {
 				table.Row(cells(row)...)
 			}
 			table.Write(u.Out)
+			if l.Table.DisturbedTried > 0 {
+				u.Print("not misled by %d of %d disturbances: %s", len(l.Table.Disturbed), l.Table.DisturbedTried, strings.Join(l.Table.Disturbed, ", "))
+			}
 			for _, m := range l.Table.Misjudged {
 				u.Print("%s", u.Result.Bad(m.String()))
 			}
@@ -415,6 +418,9 @@ func markdown(results []tested, sample bool) []byte {
 		fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(columns)))
 		for _, row := range l.Table.Rows {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells(row), " | "))
+		}
+		if l.Table.DisturbedTried > 0 {
+			fmt.Fprintf(&b, "\nWork that is right was never called wrong under %d of %d disturbances: %s.\n", len(l.Table.Disturbed), l.Table.DisturbedTried, strings.Join(l.Table.Disturbed, ", "))
 		}
 		for _, m := range l.Table.Misjudged {
 			fmt.Fprintf(&b, "\n- %s\n", m)
