@@ -106,6 +106,7 @@ var table = map[string]row{
 	"labs/labtest":          {rank: 39},
 	"labs/labtest/tools":    {rank: 39},
 
+	"cmd/internal/calm":           {rank: 50},
 	"cmd/internal/cli":            {rank: 50, guest: true},
 	"cmd/internal/ui":             {rank: 51, guest: true},
 	"cmd/internal/ui/verdict":     {rank: 52, guest: true},

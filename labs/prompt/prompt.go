@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -42,10 +43,15 @@ func (e *InTheWayError) Hint() string {
 
 // Run runs a command and says so.
 func (p *Prompt) Run(ctx context.Context, env []string, stdin string, argv ...string) (string, error) {
-	p.Log("$ " + run.Quote(argv))
+	p.Log(Shown(env, argv))
 	env = append([]string{"KUBECONFIG=" + p.g.At.Kubeconfig, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true"}, env...)
 	res, err := p.g.Runner.Run(ctx, run.Cmd{Argv: argv, Env: env, Stdin: strings.NewReader(stdin), Dir: "/"})
 	return strings.TrimSpace(string(res.Stdout)), err
+}
+
+// Shown is a command as a learner types it, with what has to be set for it: it would do something else without.
+func Shown(env, argv []string) string {
+	return "$ " + strings.Join(append(slices.Clone(env), run.Quote(argv)), " ")
 }
 
 // Git runs git in the lab's clone.

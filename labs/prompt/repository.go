@@ -92,6 +92,7 @@ func (p *Prompt) ToRemoteMain(ctx context.Context) error {
 // Commit writes a file of the clone, commits it and, with push, pushes main.
 func (p *Prompt) Commit(ctx context.Context, file, content, message string, push bool) error {
 	path := filepath.Join(p.g.At.Clone(), file)
+	p.Log("write " + path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

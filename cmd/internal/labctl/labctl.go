@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cgoa-labs/labctl/cmd/internal/calm"
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/about"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/author"
@@ -26,6 +27,7 @@ import (
 
 // Run runs labctl on args and returns its exit code.
 func Run(ctx context.Context, s cli.Streams, args []string, parts factory.Parts) int {
+	calm.Restore()
 	f := factory.New(s, parts)
 	defer func() { _ = f.Close() }()
 	return cli.Run(ctx, s, New(f), args, cli.Options{Classify: factory.Classify, Log: f.Log})

@@ -137,6 +137,11 @@ func (v versions) print(u *ui.UI) {
 			}
 			table.Row(name, img.Versions[name], standIn)
 		}
+		for _, name := range slices.Sorted(maps.Keys(img.StandIns)) {
+			if _, told := img.Versions[name]; !told {
+				table.Row(name, "", fmt.Sprintf("(stand-in: %s)", img.StandIns[name]))
+			}
+		}
 		table.Write(u.Out)
 	}
 }

@@ -67,7 +67,7 @@ reset and its proof. Replace all of that with your own, and keep ` + "`labctl la
 					lab = near
 				}
 			}
-			f.UI().Print("\nlab %[1]s is begun. Next:\n  labctl lab test %[2]s         # its proof, without a VM\n  labctl lab test %[2]s --vm    # and in an instance of its own", doc.Lab, lab)
+			f.UI().Print("\nlab %[1]s is begun. Next:\n  labctl lab test %[2]s         # its proof, without a VM\n  labctl lab test %[2]s --vm    # and in an instance of its own\n  make build                                 # labctl knows it from then on", doc.Lab, lab)
 			return nil
 		},
 	}

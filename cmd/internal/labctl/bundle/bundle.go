@@ -3,9 +3,13 @@ package bundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -71,7 +75,7 @@ func newCreate(f *factory.Factory) *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			return finish(f, doc, progress, format, func() string {
+			return finish(f, &doc, progress, format, func() string {
 				return fmt.Sprintf("image %s is in %s (%s); `labctl bundle load` takes it out on another machine", img.Metadata.Name, path, ui.Bytes(doc.Bytes))
 			})
 		},
@@ -90,6 +94,9 @@ func newInspect(f *factory.Factory) *cobra.Command {
 		Args:    cli.OneArg("a bundle"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, path := cmd.Context(), args[0]
+			if err := there(path); err != nil {
+				return err
+			}
 			doc := document{Schema: ui.Schema("bundle"), File: path}
 			progress := f.UI().NewProgress()
 			defer progress.Close()
@@ -99,9 +106,13 @@ func newInspect(f *factory.Factory) *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			return finish(f, doc, progress, format, func() string {
+			return finish(f, &doc, progress, format, func() string {
 				m := doc.Bundle.Image
-				return fmt.Sprintf("image %s, built %s from %s, digest %s\n%s is whole (%s)", m.Name, m.Created.Local().Format("2006-01-02 15:04"), m.Source, m.Digest, path, ui.Bytes(doc.Bytes))
+				var parts strings.Builder
+				for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
+					fmt.Fprintf(&parts, "  %s %s\n", name, m.Versions[name])
+				}
+				return fmt.Sprintf("image %s, built %s from %s, digest %s\n%s%s is whole (%s)", m.Name, m.Created.Local().Format("2006-01-02 15:04"), m.Source, m.Digest, parts.String(), path, ui.Bytes(doc.Bytes))
 			})
 		},
 	}
@@ -121,6 +132,9 @@ nothing.`,
 		Args:    cli.OneArg("a bundle"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, path := cmd.Context(), args[0]
+			if err := there(path); err != nil {
+				return err
+			}
 			if cmd.Flags().Changed("name") {
 				if err := layout.CheckName("image", name); err != nil {
 					return err
@@ -139,7 +153,7 @@ nothing.`,
 			}); err != nil {
 				return err
 			}
-			return finish(f, doc, progress, format, func() string {
+			return finish(f, &doc, progress, format, func() string {
 				if doc.Known {
 					return fmt.Sprintf("image %s was there already, the very same", doc.Image.Metadata.Name)
 				}
@@ -156,6 +170,15 @@ nothing.`,
 	return cmd
 }
 
+// there refuses a file that cannot be read as what was typed wrong.
+func there(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return &cli.UsageError{Msg: fmt.Sprintf("cannot read %s: %v", path, errors.Unwrap(err)), Fix: "name a file that `labctl bundle create` wrote"}
+	}
+	return file.Close()
+}
+
 // run does it as one stage.
 func run(ctx context.Context, progress *ui.Progress, name string, do func(ctx context.Context, detail func(string)) error) error {
 	return stage.Bare(stage.Run(ctx, &struct{}{}, progress.Sink(""), stage.Stage[struct{}]{
@@ -164,7 +187,7 @@ func run(ctx context.Context, progress *ui.Progress, name string, do func(ctx co
 	}))
 }
 
-func finish(f *factory.Factory, doc document, progress *ui.Progress, format ui.Format, say func() string) error {
+func finish(f *factory.Factory, doc *document, progress *ui.Progress, format ui.Format, say func() string) error {
 	progress.Close()
 	if info, err := os.Stat(doc.File); err == nil {
 		doc.Bytes = info.Size()

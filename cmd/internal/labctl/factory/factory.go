@@ -125,6 +125,12 @@ func Setting(cmd *cobra.Command, key, name, value, usage string) {
 	setting(cmd.Flags(), key, name, value, usage)
 }
 
+// LanguageFlag adds --lang, the language of lab texts.
+func LanguageFlag(cmd *cobra.Command) {
+	Setting(cmd, "language", "lang", "LANG", "language of lab texts: en, ja, ko or zh; auto follows LANG")
+	_ = cmd.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions([]cobra.Completion{"auto", "en", "ja", "ko", "zh"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
 func setting(flags *pflag.FlagSet, key, name, value, usage string) {
 	flag := flags.VarPF(&settingValue{kind: value}, name, "", usage)
 	flag.Annotations = map[string][]string{keyAnnotation: {key}}

@@ -32,7 +32,7 @@ func (o *options) flags(f *factory.Factory, cmd *cobra.Command, step string) {
 	_ = cmd.RegisterFlagCompletionFunc("lab", labrun.CompleteLabs)
 	cmd.Flags().IntVar(&o.step, "step", 0, step)
 	_ = cmd.RegisterFlagCompletionFunc("step", labrun.CompleteSteps)
-	factory.Setting(cmd, "language", "lang", "LANG", "language: en, ja, ko or zh; auto follows LANG")
+	factory.LanguageFlag(cmd)
 	f.InstanceFlag(cmd, &o.instance)
 	ui.AddFormat(cmd, &o.format)
 }
@@ -232,7 +232,9 @@ func newPage(f *factory.Factory, language string) *page {
 
 // paragraph writes text below a heading, wrapped. Wide characters count as two columns.
 func (p *page) paragraph(indent, text string) {
-	for line := range strings.SplitSeq(ansi.Wrap(strings.TrimSpace(text), p.width-len(indent), ""), "\n") {
+	// The library breaks lines at hyphens too, where commands and paths could not be copied any more.
+	text = strings.ReplaceAll(strings.TrimSpace(text), "-", joined)
+	for line := range strings.SplitSeq(strings.ReplaceAll(ansi.Wrap(text, p.width-len(indent), ""), joined, "-"), "\n") {
 		_, _ = fmt.Fprintln(p.w, strings.TrimRight(indent+line, " "))
 	}
 }
@@ -305,3 +307,6 @@ func (p *page) hints(n int, step text.Step, taken int) {
 		p.paragraph("", p.words.Last)
 	}
 }
+
+// joined stands for a hyphen while lines are broken: a letter of the same width that nothing else uses.
+const joined = "\ue000"

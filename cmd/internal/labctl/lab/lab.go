@@ -53,6 +53,7 @@ type target struct {
 func (t *target) flags(f *factory.Factory, cmd *cobra.Command, more ...ui.Format) {
 	cmd.Flags().StringVar(&t.lab, "lab", "", "which `LAB`, as the list of labs names it")
 	_ = cmd.RegisterFlagCompletionFunc("lab", labrun.CompleteLabs)
+	factory.LanguageFlag(cmd)
 	f.InstanceFlag(cmd, &t.instance)
 	ui.AddFormat(cmd, &t.format, more...)
 }

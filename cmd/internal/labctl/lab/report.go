@@ -148,7 +148,7 @@ otherwise than its own checks, the report says so.`,
 			ctx := cmd.Context()
 			if len(again) > 0 {
 				if t.lab != "" || t.instance != "" || all {
-					return cli.Misused(cmd, "--again judges what the files hold: neither --lab, -i nor --all goes with it")
+					return &cli.UsageError{Msg: "--again judges what the files hold: neither --lab, -i nor --all goes with it", Fix: "leave those out: `labctl report --again " + again[0] + "`"}
 				}
 				records, err := readRecords(again)
 				if err != nil {
@@ -185,7 +185,6 @@ otherwise than its own checks, the report says so.`,
 	cmd.Flags().StringSliceVar(&again, "again", nil, "judge kept `FILE`s once more")
 	_ = cmd.MarkFlagFilename("again", "json")
 	factory.Setting(cmd, "timeouts.verify", "timeout", "TIME", "longest time for a check")
-	factory.Setting(cmd, "language", "lang", "LANG", "language: en, ja, ko or zh; auto follows LANG")
 	return cmd
 }
 

@@ -62,8 +62,8 @@ func NewGC(f *factory.Factory) *cobra.Command {
 		Use:   "gc",
 		Short: "Stop what has run or idled too long, and remove what was left over",
 		Long: `Stop instances that have run longer than their --ttl, or in which nobody has done anything for their --idle, keeping memory and work: start goes
-on where they were. Nothing is ever removed but what killed commands left over. Whoever is logged in is warned first, and nobody is stopped
-without a warning at least --grace before.
+on where they were. Nothing is ever removed but what killed commands left over. Whoever is logged in is warned at least --grace before; where nobody
+is logged in, nobody is waited for.
 
 It is made to be run from cron, and says nothing where there is nothing to do:
 

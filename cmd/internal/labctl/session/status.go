@@ -153,12 +153,8 @@ func row(u *ui.UI, l listed) []ui.Cell {
 	if since == "" {
 		since = "-"
 	}
-	if l.Limits != nil && l.Limits.TTLSeconds > 0 && st.Power == provision.Running {
-		end := "its time is over"
-		if left := l.Limits.TTL() - time.Since(st.Started); left > 0 {
-			end = "stops in " + age(left)
-		}
-		note = strings.TrimPrefix(note+", "+end, ", ")
+	if st.Power == provision.Running && l.Limits != nil {
+		note = strings.TrimPrefix(note+", "+ends(*l.Limits, time.Since(st.Started)), ", ")
 	}
 	labs, checked := l.standing()
 	memory := ui.Bytes(int64(st.Spec.MemoryMiB) << 20)
@@ -173,6 +169,21 @@ func row(u *ui.UI, l listed) []ui.Cell {
 		orNone(st.Spec.SSHPort, fmt.Sprint(st.Spec.SSHPort)),
 		cell(image), {Text: note, Paint: u.Result.Dim},
 	}
+}
+
+// ends says when gc will stop an instance.
+func ends(l limits.Limits, ran time.Duration) string {
+	var when []string
+	switch left := l.TTL() - ran; {
+	case l.TTLSeconds > 0 && left <= 0:
+		return "its time is over"
+	case l.TTLSeconds > 0:
+		when = append(when, "in "+age(left))
+	}
+	if l.IdleSeconds > 0 {
+		when = append(when, "after "+age(l.Idle())+" idle")
+	}
+	return "stops " + strings.Join(when, " or ")
 }
 
 // age is a duration in its largest unit.

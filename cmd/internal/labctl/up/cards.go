@@ -74,7 +74,7 @@ its learners, with their e-mail addresses. No card holds a secret.`,
 	_ = cmd.MarkFlagFilename("learners", "csv")
 	cmd.Flags().StringVar(&out, "out", "cards.html", "`FILE` to write")
 	_ = cmd.MarkFlagFilename("out", "html")
-	factory.Setting(cmd, "language", "lang", "LANG", "language: en, ja, ko or zh; auto follows LANG")
+	factory.LanguageFlag(cmd)
 	ui.AddFormat(cmd, &format)
 	return cmd
 }

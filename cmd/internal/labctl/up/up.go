@@ -60,6 +60,7 @@ fails stops no other.`,
   labctl up alice bob
   labctl up --learners class.csv
   labctl up alice --cpus 4 --memory 6GiB
+  labctl up alice --ttl 4h --idle 30m
   labctl up bob --port 2222 -o json`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: f.CompleteInstances,
@@ -87,7 +88,7 @@ fails stops no other.`,
 	factory.Setting(cmd, "instance.disk", "disk", "SIZE", "disk of a new instance, such as 12GiB")
 	factory.Setting(cmd, "instance.port", "port", "PORT", "loopback port for SSH; 0 takes a free one")
 	factory.Setting(cmd, "instance.ttl", "ttl", "TIME", "how long it may run before gc stops it, keeping memory and work; 0 is for ever")
-	factory.Setting(cmd, "instance.idle", "idle", "TIME", "the same for how long nobody does anything in it")
+	factory.Setting(cmd, "instance.idle", "idle", "TIME", "how long nobody may do anything in it before gc stops it; 0 is for ever")
 	factory.Setting(cmd, "accelerator", "accelerator", "NAME", "auto, kvm or tcg")
 	factory.Setting(cmd, "image.name", "image", "NAME", "golden image")
 	factory.Setting(cmd, "image.source", "source", "NAME", "where a missing image's parts come from: auto, release or modules")

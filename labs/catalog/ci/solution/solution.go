@@ -17,6 +17,7 @@ import (
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/prompt"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
@@ -93,7 +94,7 @@ func (w work) keepMine(path string, next []byte) error {
 
 // run runs a command as a learner would at the prompt, and says so.
 func (w work) run(ctx context.Context, env []string, stdin string, argv ...string) (string, error) {
-	w.log("$ " + run.Quote(argv))
+	w.log(prompt.Shown(env, argv))
 	env = append([]string{"KUBECONFIG=" + w.Kubeconfig, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true"}, env...)
 	res, err := w.Runner.Run(ctx, run.Cmd{Argv: argv, Env: env, Stdin: strings.NewReader(stdin), Dir: "/"})
 	return strings.TrimSpace(string(res.Stdout)), err
@@ -147,6 +148,7 @@ func (w work) commit(ctx context.Context, content, message string, push bool) er
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+	w.log("write " + path)
 	if err := renameio.WriteFile(path, []byte(content), 0o644); err != nil {
 		return err
 	}
