@@ -51,6 +51,21 @@ type tested struct {
 
 func (t tested) good() bool { return t.Tests && t.Error == "" && (t.Table == nil || t.Table.Good()) }
 
+// verdict is what the test comes to, in words.
+func (t tested) verdict() string {
+	switch {
+	case !t.Tests:
+		return "its tests failed"
+	case t.Error != "":
+		return "not proved to the end: " + t.Error
+	case t.Table != nil && !t.Table.Good():
+		return fmt.Sprintf("%d verdicts are wrong", len(t.Table.Misjudged))
+	case t.Table == nil:
+		return "its tests passed"
+	}
+	return "judges as it must"
+}
+
 // tests is the result of lab test as JSON.
 type tests struct {
 	Schema  string      `json:"schema"`
@@ -290,6 +305,10 @@ func (o options) within(ctx context.Context, f *factory.Factory, sources []sourc
 			},
 		})
 		if err != nil {
+			// What was not proved to the end proves nothing.
+			for n := i; n < len(results); n++ {
+				results[n].Error, _ = factory.Told(stage.Bare(err))
+			}
 			return err
 		}
 	}
@@ -363,7 +382,11 @@ func cells(r proof.Row) []string {
 		}
 		return "NO"
 	}
-	return []string{fmt.Sprint(r.Step), yes(r.Fresh), yes(r.Solved), yes(r.Undone), fmt.Sprintf("%d/%d", r.Wrong, r.WrongTried), fmt.Sprintf("%d/%d", r.Right, r.RightTried),
+	undone := yes(r.Undone)
+	if r.WrongTried+r.RightTried == 0 && !r.Undone {
+		undone = "-" // its trials were not begun
+	}
+	return []string{fmt.Sprint(r.Step), yes(r.Fresh), yes(r.Solved), undone, fmt.Sprintf("%d/%d", r.Wrong, r.WrongTried), fmt.Sprintf("%d/%d", r.Right, r.RightTried),
 		ui.Took(time.Duration(r.Millis) * time.Millisecond), r.Title}
 }
 
@@ -386,16 +409,11 @@ func print(u *ui.UI, doc tests) {
 				u.Print("%s", u.Result.Bad(m.String()))
 			}
 		}
-		verdict := u.Result.Good("judges as it must")
-		switch {
-		case !l.Tests:
-			verdict = u.Result.Bad("its tests failed")
-		case l.Table != nil && !l.Table.Good():
-			verdict = u.Result.Bad(fmt.Sprintf("%d verdicts are wrong", len(l.Table.Misjudged)))
-		case l.Table == nil:
-			verdict = u.Result.Good("its tests passed")
+		verdict := u.Result.Bad
+		if l.good() {
+			verdict = u.Result.Good
 		}
-		u.Print("lab %s: %s", l.Lab, verdict)
+		u.Print("lab %s: %s", l.Lab, verdict(l.verdict()))
 	}
 }
 
