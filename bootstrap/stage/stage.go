@@ -74,6 +74,11 @@ func Bare(err error) error {
 	return err
 }
 
+// One runs a single stage that has no state and nothing to clean up.
+func One(ctx context.Context, sink Sink, name string, run func(ctx context.Context, detail func(string)) error) error {
+	return Run(ctx, &struct{}{}, sink, Stage[struct{}]{Name: name, Run: func(ctx context.Context, _ *struct{}, detail func(string)) error { return run(ctx, detail) }})
+}
+
 // Run runs the stages in order until one fails, then the cleanups of those that were begun, newest first.
 func Run[S any](ctx context.Context, state *S, sink Sink, stages ...Stage[S]) (err error) {
 	begun := 0

@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/cgoa-labs/labctl/images"
+	"github.com/cgoa-labs/labctl/images/store"
 )
 
 // Create writes a bundle of an image to path, whole or not at all, and compares what it packs with the image's digests; a file that differs is an
@@ -104,7 +105,7 @@ func packFile(ctx context.Context, w *tar.Writer, img images.Image, want images.
 		return err
 	}
 	digest := sha256.New()
-	from := &counted{ctx: ctx, r: file, of: want, progress: progress}
+	from := &counted{r: store.ContextReader{Ctx: ctx, Reader: file}, of: want, progress: progress}
 	if _, err := io.Copy(io.MultiWriter(w, digest), from); err != nil {
 		return err
 	}
@@ -114,9 +115,8 @@ func packFile(ctx context.Context, w *tar.Writer, img images.Image, want images.
 	return nil
 }
 
-// counted tells how much was read, and gives up when ctx ends.
+// counted tells how much was read.
 type counted struct {
-	ctx      context.Context
 	r        io.Reader
 	of       images.File
 	progress func(string)
@@ -125,9 +125,6 @@ type counted struct {
 }
 
 func (c *counted) Read(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
-	}
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	if percent := 100 * c.n / max(c.of.Size, 1); c.progress != nil && percent != c.shown {

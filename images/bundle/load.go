@@ -20,6 +20,7 @@ import (
 
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/images"
+	"github.com/cgoa-labs/labctl/images/store"
 )
 
 // SpaceError says that there is too little room for an image.
@@ -169,7 +170,7 @@ type opened struct {
 const window = 128 << 20
 
 func open(ctx context.Context, r io.Reader) (*opened, error) {
-	d, err := zstd.NewReader(bufio.NewReaderSize(interruptible{ctx, r}, 1<<20), zstd.WithDecoderMaxWindow(window))
+	d, err := zstd.NewReader(bufio.NewReaderSize(store.ContextReader{Ctx: ctx, Reader: r}, 1<<20), zstd.WithDecoderMaxWindow(window))
 	if err != nil {
 		return nil, err
 	}
@@ -192,18 +193,6 @@ func open(ctx context.Context, r io.Reader) (*opened, error) {
 }
 
 func (b *opened) close() { b.zstd.Close() }
-
-type interruptible struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (i interruptible) Read(p []byte) (int, error) {
-	if i.ctx.Err() != nil {
-		return 0, context.Cause(i.ctx)
-	}
-	return i.r.Read(p)
-}
 
 // unpack reads all entries, which must be those of the manifest in their order, and writes the image's files into dir; nowhere where it is empty.
 func (b *opened) unpack(ctx context.Context, dir string, progress func(string)) error {
@@ -255,7 +244,7 @@ func (b *opened) entry(ctx context.Context, name string, want images.File, to st
 			}
 		}()
 	}
-	from := &counted{ctx: ctx, r: b.tar, of: want, progress: progress}
+	from := &counted{r: store.ContextReader{Ctx: ctx, Reader: b.tar}, of: want, progress: progress}
 	if _, err := io.CopyBuffer(out, from, make([]byte, 1<<20)); err != nil {
 		return err
 	}

@@ -225,18 +225,19 @@ func HashFile(ctx context.Context, path string) (images.File, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	size, err := io.Copy(h, contextReader{ctx, f})
+	size, err := io.Copy(h, ContextReader{ctx, f})
 	return images.File{Name: filepath.Base(path), Size: size, SHA256: hex.EncodeToString(h.Sum(nil))}, err
 }
 
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
+// ContextReader reads until Ctx ends, and then gives its cause.
+type ContextReader struct {
+	Ctx context.Context
+	io.Reader
 }
 
-func (c contextReader) Read(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
+func (c ContextReader) Read(p []byte) (int, error) {
+	if c.Ctx.Err() != nil {
+		return 0, context.Cause(c.Ctx)
 	}
-	return c.r.Read(p)
+	return c.Reader.Read(p)
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/provision"
 	"github.com/cgoa-labs/labctl/provision/qemu/argv"
@@ -117,7 +115,7 @@ func (d *Driver) fill(ctx context.Context, rec state.Record) error {
 		if err != nil {
 			return err
 		}
-		if err := renameio.WriteFile(path, private, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+		if err := layout.Write(path, private); err != nil {
 			return fmt.Errorf("keep the instance's key: %w", err)
 		}
 	}

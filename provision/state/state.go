@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/provision"
@@ -114,7 +111,7 @@ func (s Store) SaveTo(dir layout.InstanceDir, rec Record) error {
 		return fmt.Errorf("encode the record of %q: %w", rec.Spec.Name, err)
 	}
 	path := dir.Record()
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := layout.Write(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("save the record of %q: %w", rec.Spec.Name, err)
 	}
 	return nil

@@ -296,13 +296,10 @@ func (o options) within(ctx context.Context, f *factory.Factory, sources []sourc
 	}
 	defer func() { _ = guest.Close() }()
 	for i, s := range sources {
-		err := stage.Run(ctx, &struct{}{}, progress.Sink(""), stage.Stage[struct{}]{
-			Name: "prove lab " + s.id + " in " + name,
-			Run: func(ctx context.Context, _ *struct{}, detail func(string)) error {
-				table, err := proof.Run(ctx, proved{f, guest, s.program}, s.document, detail)
-				results[i].Table = &table
-				return err
-			},
+		err := stage.One(ctx, progress.Sink(""), "prove lab "+s.id+" in "+name, func(ctx context.Context, detail func(string)) error {
+			table, err := proof.Run(ctx, proved{f, guest, s.program}, s.document, detail)
+			results[i].Table = &table
+			return err
 		})
 		if err != nil {
 			// What was not proved to the end proves nothing.
@@ -327,10 +324,7 @@ func removeOwn(ctx context.Context, f *factory.Factory, driver provision.Driver,
 	} else if !there {
 		return &cli.UsageError{Msg: "there is an instance " + own + " that `labctl lab test` did not make", Fix: "remove it with `labctl down " + own + "`, or prove the lab in another with -i"}
 	}
-	return stage.Run(ctx, &struct{}{}, progress.Sink(""), stage.Stage[struct{}]{
-		Name: "remove " + own,
-		Run:  func(ctx context.Context, _ *struct{}, _ func(string)) error { return driver.Delete(ctx, own) },
-	})
+	return stage.One(ctx, progress.Sink(""), "remove "+own, func(ctx context.Context, _ func(string)) error { return driver.Delete(ctx, own) })
 }
 
 // proved is a guest in which a lab is proved by its program.

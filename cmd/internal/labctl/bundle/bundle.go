@@ -181,10 +181,7 @@ func there(path string) error {
 
 // run does it as one stage.
 func run(ctx context.Context, progress *ui.Progress, name string, do func(ctx context.Context, detail func(string)) error) error {
-	return stage.Bare(stage.Run(ctx, &struct{}{}, progress.Sink(""), stage.Stage[struct{}]{
-		Name: name,
-		Run:  func(ctx context.Context, _ *struct{}, detail func(string)) error { return do(ctx, detail) },
-	}))
+	return stage.Bare(stage.One(ctx, progress.Sink(""), name, do))
 }
 
 func finish(f *factory.Factory, doc *document, progress *ui.Progress, format ui.Format, say func() string) error {

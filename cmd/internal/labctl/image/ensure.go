@@ -57,17 +57,14 @@ func Make(ctx context.Context, f *factory.Factory, builder factory.Builder, forc
 // Prove makes sure that the image is whole, as one stage; a damaged one is an *images.DamagedError. all reads also what was read
 // before and has not changed since.
 func Prove(ctx context.Context, f *factory.Factory, img images.Image, all bool, progress *ui.Progress) error {
-	return stage.Run(ctx, &struct{}{}, progress.Sink(""), stage.Stage[struct{}]{
-		Name: "read image " + img.Metadata.Name,
-		Run: func(ctx context.Context, _ *struct{}, detail func(string)) error {
-			if all {
-				return f.Images().Verify(ctx, img, detail)
-			}
-			known, err := f.Images().Prove(ctx, img, detail)
-			if err == nil && known {
-				return stage.ErrCached
-			}
-			return err
-		},
+	return stage.One(ctx, progress.Sink(""), "read image "+img.Metadata.Name, func(ctx context.Context, detail func(string)) error {
+		if all {
+			return f.Images().Verify(ctx, img, detail)
+		}
+		known, err := f.Images().Prove(ctx, img, detail)
+		if err == nil && known {
+			return stage.ErrCached
+		}
+		return err
 	})
 }

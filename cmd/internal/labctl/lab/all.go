@@ -140,27 +140,40 @@ func showAll(ctx context.Context, f *factory.Factory, known labrun.Known, doc al
 func writeCSV(f *factory.Factory, known labrun.Known, doc allAnswers) error {
 	w := csv.NewWriter(f.Out)
 	header := []string{"instance", "lab", "state", "passed", "steps", "score"}
-	for n := range known.Steps {
-		header = append(header, fmt.Sprintf("step%d", n+1))
-	}
-	rows := [][]string{append(header, "error")}
+	rows := [][]string{append(append(header, stepNames(known)...), "error")}
 	for _, a := range doc.Instances {
 		row := []string{a.Instance, doc.Lab, string(a.state()), "", "", ""}
-		states := make([]string, known.Steps)
 		if a.Report != nil {
 			row[3], row[4] = strconv.Itoa(a.Report.Passed()), strconv.Itoa(len(a.Report.Steps))
 			if n := len(a.Report.Steps); n > 0 {
 				row[5] = strconv.FormatFloat(float64(a.Report.Passed())/float64(n), 'f', 3, 64)
 			}
-			for _, s := range a.Report.Steps {
-				if s.Step >= 1 && s.Step <= known.Steps {
-					states[s.Step-1] = string(s.State)
-				}
-			}
 		}
-		rows = append(rows, append(append(row, states...), plain(a.Error)))
+		rows = append(rows, append(append(row, stepStates(known, a.Report)...), plain(a.Error)))
 	}
 	return w.WriteAll(rows)
+}
+
+// stepNames head the columns of steps in a spreadsheet.
+func stepNames(known labrun.Known) (names []string) {
+	for n := range known.Steps {
+		names = append(names, fmt.Sprintf("step%d", n+1))
+	}
+	return names
+}
+
+// stepStates are what goes below them; nothing where there is no report.
+func stepStates(known labrun.Known, report *labs.Report) []string {
+	states := make([]string, known.Steps)
+	if report == nil {
+		return states
+	}
+	for _, s := range report.Steps {
+		if s.Step >= 1 && s.Step <= known.Steps {
+			states[s.Step-1] = string(s.State)
+		}
+	}
+	return states
 }
 
 // plain keeps a spreadsheet from reading text as a formula.

@@ -385,19 +385,12 @@ func class(records []record, known labrun.Known, w words) classOf {
 // grades are a line a learner, for a spreadsheet.
 func grades(records []record, known labrun.Known) [][]string {
 	header := []string{"learner", "lab", "state", "passed", "steps", "fraction", "score"}
-	for n := range known.Steps {
-		header = append(header, fmt.Sprintf("step%d", n+1))
-	}
-	rows := [][]string{append(header, "checked", "program", "note")}
+	rows := [][]string{append(append(header, stepNames(known)...), "checked", "program", "note")}
 	for _, r := range records {
 		row := []string{r.Instance, r.Lab, string(r.State), "", strconv.Itoa(r.Grade.Steps), "", r.Grade.Score}
-		states := make([]string, known.Steps)
 		if r.Report != nil {
 			// A plain 6/8 is a date to a spreadsheet.
 			row[3], row[5] = strconv.Itoa(r.Grade.Passed), fmt.Sprintf("%d of %d", r.Grade.Passed, r.Grade.Steps)
-			for i, s := range r.Report.Steps {
-				states[i] = string(s.State)
-			}
 		}
 		program, note := "", r.Error
 		if r.Program != nil {
@@ -406,7 +399,7 @@ func grades(records []record, known labrun.Known) [][]string {
 		if len(r.Differences) > 0 {
 			note = r.Differences[0]
 		}
-		rows = append(rows, append(append(row, states...), r.Time.Format(time.RFC3339), plain(program), plain(note)))
+		rows = append(rows, append(append(row, stepStates(known, r.Report)...), r.Time.Format(time.RFC3339), plain(program), plain(note)))
 	}
 	return rows
 }

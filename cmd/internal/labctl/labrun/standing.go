@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/labs"
@@ -77,7 +74,7 @@ func (s Standing) save(dir layout.InstanceDir, lab string) error {
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := layout.Write(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("keep the standing: %w", err)
 	}
 	return nil

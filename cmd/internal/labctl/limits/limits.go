@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/cgoa-labs/labctl/config/layout"
 )
@@ -91,7 +88,7 @@ func (l Limits) Save(dir layout.InstanceDir) error {
 		return err
 	}
 	path := dir.Limits()
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := layout.Write(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("keep the limits: %w", err)
 	}
 	return nil

@@ -202,12 +202,7 @@ func finishDown(ctx context.Context, f *factory.Factory, name string, none error
 
 // run does it to one instance, as one stage.
 func (c change) run(ctx context.Context, driver provision.Driver, st provision.Status, progress *ui.Progress) error {
-	return stage.Run(ctx, &struct{}{}, progress.Sink(""), stage.Stage[struct{}]{
-		Name: c.verb + " " + st.Name,
-		Run: func(ctx context.Context, _ *struct{}, detail func(string)) error {
-			return c.do(ctx, driver, st, detail)
-		},
-	})
+	return stage.One(ctx, progress.Sink(""), c.verb+" "+st.Name, func(ctx context.Context, detail func(string)) error { return c.do(ctx, driver, st, detail) })
 }
 
 func changePower(ctx context.Context, f *factory.Factory, st provision.Status, c change, format ui.Format) error {

@@ -7,9 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"path/filepath"
 
-	"github.com/google/renameio/v2"
+	"github.com/cgoa-labs/labctl/config/layout"
 )
 
 //go:embed page.css
@@ -60,7 +59,7 @@ func Write(path string, t *template.Template, p Page) error {
 
 // File writes a file that only its owner may read, whole or not at all.
 func File(path string, data []byte) error {
-	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+	if err := layout.Write(path, data); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
