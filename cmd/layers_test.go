@@ -57,6 +57,7 @@ var table = map[string]row{
 	"provision/qemu/host":     {rank: 30},
 	"provision/qemu/accel":    {rank: 31},
 	"provision/qemu":          {rank: 35},
+	"provision/testbed":       {rank: 35},
 	"provision/drivertest":    {rank: 36},
 	"provision/peer":          {rank: 30},
 	"provision/stack/command": {rank: 39},
@@ -105,6 +106,8 @@ var table = map[string]row{
 	"labs/labtest/resource": {rank: 38},
 	"labs/labtest":          {rank: 39},
 	"labs/labtest/tools":    {rank: 39},
+	// A guest without a machine, where labs are proved.
+	"labs/testbed": {rank: 39},
 
 	"cmd/internal/calm":           {rank: 50},
 	"cmd/internal/cli":            {rank: 50, guest: true},
@@ -130,6 +133,7 @@ var table = map[string]row{
 	"cmd/labctl":                  {rank: 59},
 	"cmd/labctl-agent":            {rank: 59, guest: true},
 	"cmd/labctl-probe":            {rank: 59, guest: true},
+	"cmd/labctl-testbed":          {rank: 59},
 	"cmd/lab-*":                   {rank: 59, guest: true},
 
 	"test/*": {rank: 60}, // programs that measure and try the others
@@ -159,8 +163,8 @@ var owners = []struct {
 	{"golang.org/x/crypto/ssh", []string{"provision/ssh", "bootstrap/identity"}},
 	{"github.com/pulumi/", []string{"provision/stack"}},
 	{"github.com/argoproj/", []string{"labs/argo"}},
-	{"k8s.io/client-go", []string{"labs/kube", "labs/argo", "bootstrap/argocd", "labs/labtest/tools", "provision/kubevirt"}},
-	{"github.com/google/go-containerregistry", []string{"images/"}},
+	{"k8s.io/client-go", []string{"labs/kube", "labs/argo", "bootstrap/argocd", "labs/labtest/tools", "labs/testbed", "provision/kubevirt"}},
+	{"github.com/google/go-containerregistry", []string{"images/", "labs/testbed"}},
 	{"github.com/rogpeppe/go-internal/testscript", []string{"-"}},
 	{"github.com/stretchr/testify", []string{"provision/run/runtest", "provision/drivertest", "labs/labtest"}},
 }

@@ -149,6 +149,9 @@ func (h Home) Lock(kind, name string) string {
 // HostFacts is the cached answer of the accelerator probe; it names the host boot that it holds for.
 func (h Home) HostFacts() string { return filepath.Join(h.Cache, "host.json") }
 
+// Testbed is the folder of the one testbed that there may be at a time.
+func (h Home) Testbed() string { return filepath.Join(h.State, "testbed") }
+
 // Log is the debug log.
 func (h Home) Log() string { return filepath.Join(h.State, "labctl.log") }
 

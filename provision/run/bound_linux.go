@@ -9,7 +9,10 @@ import (
 // StartBound starts cmd, in a process group of its own, so that the kernel ends it when this program dies, however it does: nobody else
 // would. wait waits for its end, and must be called once.
 func StartBound(cmd *exec.Cmd) (wait func() error, err error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
 	started, waited, reap := make(chan error), make(chan error), make(chan struct{})
 	go func() {
 		// The kernel watches the thread that started the process, so that thread has to stay until the end.

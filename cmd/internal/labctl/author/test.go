@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/cgoa-labs/labctl/bootstrap/stage"
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/image"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/up"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
@@ -26,13 +28,14 @@ import (
 	"github.com/cgoa-labs/labctl/labs/proof"
 	"github.com/cgoa-labs/labctl/provision"
 	"github.com/cgoa-labs/labctl/provision/run"
+	"github.com/cgoa-labs/labctl/provision/testbed"
 )
 
 // options are the arguments of lab test.
 type options struct {
-	vm, sample, keep bool
-	instance, table  string
-	format           ui.Format
+	testbed, vm, sample, keep bool
+	instance, table           string
+	format                    ui.Format
 }
 
 // own is the instance that lab test makes for itself.
@@ -44,12 +47,32 @@ type tested struct {
 	// Tests says whether the tests of the lab's package passed; they hold the proof as far as it goes without a cluster.
 	Tests  bool   `json:"tests"`
 	Output string `json:"output,omitempty"`
-	// Table is what the proof in an instance found, where one was asked for.
-	Table *proof.Table `json:"table,omitempty"`
-	Error string       `json:"error,omitempty"`
+	// Testbed and Table are what the proofs in a testbed and in an instance found, where they were asked for.
+	Testbed *proof.Table `json:"testbed,omitempty"`
+	Table   *proof.Table `json:"table,omitempty"`
+	Error   string       `json:"error,omitempty"`
 }
 
-func (t tested) good() bool { return t.Tests && t.Error == "" && (t.Table == nil || t.Table.Good()) }
+// found is what a proof found in one kind of guest.
+type found struct {
+	where string
+	*proof.Table
+}
+
+// proofs are those that were begun.
+func (t tested) proofs() []found {
+	return slices.DeleteFunc([]found{{"in a testbed", t.Testbed}, {"in a real instance", t.Table}}, func(f found) bool { return f.Table == nil })
+}
+
+func (t tested) misjudged() int {
+	n := 0
+	for _, f := range t.proofs() {
+		n += len(f.Misjudged)
+	}
+	return n
+}
+
+func (t tested) good() bool { return t.Tests && t.Error == "" && t.misjudged() == 0 }
 
 // verdict is what the test comes to, in words.
 func (t tested) verdict() string {
@@ -58,9 +81,9 @@ func (t tested) verdict() string {
 		return "its tests failed"
 	case t.Error != "":
 		return "not proved to the end: " + t.Error
-	case t.Table != nil && !t.Table.Good():
-		return fmt.Sprintf("%d verdicts are wrong", len(t.Table.Misjudged))
-	case t.Table == nil:
+	case t.misjudged() > 0:
+		return fmt.Sprintf("%d verdicts are wrong", t.misjudged())
+	case len(t.proofs()) == 0:
 		return "its tests passed"
 	}
 	return "judges as it must"
@@ -80,12 +103,18 @@ func NewTest(f *factory.Factory) *cobra.Command {
 		Use:   "test DIR...",
 		Short: "Prove that a lab judges as it must",
 		Long: `Prove labs of labctl's source tree, each by its folder. Their tests run first: the author's proof in a stand-in for a guest, with real git and
-real scripts before an API server that pretends. With --vm the proof also runs in a real instance of its own, called ` + own + `, which is
-removed again: no step may pass in a guest without the lab, each must pass once it is solved and fail once its work is taken away, every wrong
+real scripts before an API server that pretends.
+
+With --testbed the proof also runs in a testbed, within minutes: the golden image's own Kubernetes, Argo CD and git daemon, as processes of this
+machine (Linux, as root). No kubelet is there, so that pods are only said to run. With --vm it runs in a real instance of its own, called
+` + own + `, which is removed again; what befalls real guests is tried there too. Where the two disagree, the VM is right.
+
+Either way no step may pass in a guest without the lab, each must pass once it is solved and fail once its work is taken away, every wrong
 answer must be refused by the right check, every other right answer taken, and the reset must leave nothing.
 
 It ends with exit code 1 where anything is misjudged.`,
 		Example: `  labctl lab test labs/catalog/hello
+  labctl lab test labs/catalog/hello --testbed
   labctl lab test labs/catalog/hello --vm
   labctl lab test labs/catalog/ci labs/catalog/rev --vm --sample`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -109,6 +138,7 @@ It ends with exit code 1 where anything is misjudged.`,
 			return o.run(cmd.Context(), f, args)
 		},
 	}
+	cmd.Flags().BoolVar(&o.testbed, "testbed", false, "prove it in a testbed: the image's Kubernetes and Argo CD as processes of this machine")
 	cmd.Flags().BoolVar(&o.vm, "vm", false, "prove it in an instance, made for this and removed again")
 	f.InstanceFlag(cmd, &o.instance)
 	cmd.Flags().Lookup("instance").Usage = "prove it in this `INSTANCE`, where the lab must be at its start, and leave it so"
@@ -173,7 +203,10 @@ func (o options) run(ctx context.Context, f *factory.Factory, dirs []string) err
 		}
 	}
 	var trouble error
-	if o.vm || o.instance != "" {
+	if o.testbed {
+		trouble = inTestbed(ctx, f, sources, results, progress)
+	}
+	if trouble == nil && (o.vm || o.instance != "") {
 		trouble = o.within(ctx, f, sources, results, progress)
 	}
 	progress.Close()
@@ -204,8 +237,7 @@ func (o options) run(ctx context.Context, f *factory.Factory, dirs []string) err
 // without runs a lab's tests and builds its program.
 func (o options) without(ctx context.Context, f *factory.Factory, s *source, result *tested, progress *ui.Progress) error {
 	result.Lab = s.id
-	// By the toolchain that made labctl, whatever the user's settings are.
-	env := []string{"CGO_ENABLED=0", "GOTOOLCHAIN=" + runtime.Version(), "GOFLAGS=-buildvcs=false -trimpath"}
+	env := slices.Clone(goSettings)
 	if !o.sample {
 		env = append(env, "PROOF=all")
 	}
@@ -231,11 +263,7 @@ func (o options) without(ctx context.Context, f *factory.Factory, s *source, res
 				return stage.ErrCached // what fails without a guest need not be tried in one
 			}
 			bin := filepath.Join(s.tree, "bin")
-			if err := os.MkdirAll(bin, 0o755); err != nil {
-				return err
-			}
-			build := []string{"go", "build", "-ldflags", "-s -w -X " + Module + "/cmd/internal/cli.Version=" + cli.Version, "-o", bin + "/", "./cmd/lab-" + s.id}
-			if _, err := (run.Local{}).Run(ctx, run.Cmd{Argv: build, Dir: s.tree, Env: env}); err != nil {
+			if err := build(ctx, s.tree, bin+"/", "./cmd/lab-"+s.id); err != nil {
 				return err
 			}
 			var err error
@@ -255,6 +283,19 @@ func (o options) without(ctx context.Context, f *factory.Factory, s *source, res
 			return nil
 		},
 	})
+}
+
+// goSettings build by the toolchain that made labctl, whatever the user's settings are.
+var goSettings = []string{"CGO_ENABLED=0", "GOTOOLCHAIN=" + runtime.Version(), "GOFLAGS=-buildvcs=false -trimpath"}
+
+// build builds a program of the tree into to.
+func build(ctx context.Context, tree, to, program string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	argv := []string{"go", "build", "-ldflags", "-s -w -X " + Module + "/cmd/internal/cli.Version=" + cli.Version, "-o", to, program}
+	_, err := run.Local{}.Run(ctx, run.Cmd{Argv: argv, Dir: tree, Env: goSettings})
+	return err
 }
 
 // within proves the labs in an instance: the one that was named, or one made for this.
@@ -295,16 +336,59 @@ func (o options) within(ctx context.Context, f *factory.Factory, sources []sourc
 		return err
 	}
 	defer func() { _ = guest.Close() }()
+	return prove(ctx, f, guest, name, sources, func(i int, table *proof.Table) *tested {
+		if table != nil {
+			results[i].Table = table
+		}
+		return &results[i]
+	}, progress)
+}
+
+// inTestbed proves the labs in a testbed, which is made from the image and ends with the proof.
+func inTestbed(ctx context.Context, f *factory.Factory, sources []source, results []tested, progress *ui.Progress) (err error) {
+	img, err := image.Ensure(ctx, f, progress)
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(sources[0].tree, "bin", "labctl-testbed")
+	var bed *testbed.Testbed
+	if err := stage.One(ctx, progress.Sink(""), "testbed", func(ctx context.Context, detail func(string)) (err error) {
+		detail("build labctl-testbed")
+		if err := build(ctx, sources[0].tree, program, "./cmd/labctl-testbed"); err != nil {
+			return err
+		}
+		bed, err = testbed.Start(ctx, testbed.Options{Program: program, Image: img.Dir, Home: f.Home(), Say: detail})
+		return err
+	}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bed.Close()) }()
+	quiet := slices.Clone(sources)
+	for i := range quiet {
+		// They stop and start what only a machine has.
+		quiet[i].document.Disturbances = nil
+	}
+	return prove(ctx, f, bed, "a testbed", quiet, func(i int, table *proof.Table) *tested {
+		if table != nil {
+			results[i].Testbed = table
+		}
+		return &results[i]
+	}, progress)
+}
+
+// prove proves the labs in a guest, one after the other. keep is given each lab's table, or nil where there is none, and returns what is
+// known of the lab.
+func prove(ctx context.Context, f *factory.Factory, guest labrun.Guest, place string, sources []source, keep func(int, *proof.Table) *tested, progress *ui.Progress) error {
 	for i, s := range sources {
-		err := stage.One(ctx, progress.Sink(""), "prove lab "+s.id+" in "+name, func(ctx context.Context, detail func(string)) error {
+		err := stage.One(ctx, progress.Sink(""), "prove lab "+s.id+" in "+place, func(ctx context.Context, detail func(string)) error {
 			table, err := proof.Run(ctx, proved{f, guest, s.program}, s.document, detail)
-			results[i].Table = &table
+			keep(i, &table)
 			return err
 		})
 		if err != nil {
 			// What was not proved to the end proves nothing.
-			for n := i; n < len(results); n++ {
-				results[n].Error, _ = factory.Told(stage.Bare(err))
+			for n := i; n < len(sources); n++ {
+				keep(n, nil).Error, _ = factory.Told(stage.Bare(err))
 			}
 			return err
 		}
@@ -330,7 +414,7 @@ func removeOwn(ctx context.Context, f *factory.Factory, driver provision.Driver,
 // proved is a guest in which a lab is proved by its program.
 type proved struct {
 	f       *factory.Factory
-	guest   factory.Guest
+	guest   labrun.Guest
 	program labrun.Program
 }
 
@@ -389,17 +473,18 @@ func print(u *ui.UI, doc tests) {
 		if l.Output != "" {
 			u.Print("%s", strings.TrimRight(l.Output, "\n"))
 		}
-		if l.Table != nil {
+		for _, f := range l.proofs() {
+			u.Print("lab %s, %s:", l.Lab, f.where)
 			var table ui.Table
 			table.Row(columns...)
-			for _, row := range l.Table.Rows {
+			for _, row := range f.Rows {
 				table.Row(cells(row)...)
 			}
 			table.Write(u.Out)
-			if l.Table.DisturbedTried > 0 {
-				u.Print("not misled by %d of %d disturbances: %s", len(l.Table.Disturbed), l.Table.DisturbedTried, strings.Join(l.Table.Disturbed, ", "))
+			if f.DisturbedTried > 0 {
+				u.Print("not misled by %d of %d disturbances: %s", len(f.Disturbed), f.DisturbedTried, strings.Join(f.Disturbed, ", "))
 			}
-			for _, m := range l.Table.Misjudged {
+			for _, m := range f.Misjudged {
 				u.Print("%s", u.Result.Bad(m.String()))
 			}
 		}
@@ -414,30 +499,29 @@ func print(u *ui.UI, doc tests) {
 // markdown is the table for the documents.
 func markdown(results []tested, sample bool) []byte {
 	var b bytes.Buffer
+	what := "every answer of its catalogue"
+	if sample {
+		what = "one answer of each kind for each step"
+	}
 	for _, l := range results {
-		if l.Table == nil {
-			continue
+		for _, f := range l.proofs() {
+			fmt.Fprintf(&b, "## Lab %s %s\n\nWith %s: %d verdicts misjudged. A verify of all steps took %s.\n\n", l.Lab, f.where, what, len(f.Misjudged), ui.Took(time.Duration(f.Millis)*time.Millisecond))
+			head := make([]string, len(columns))
+			for i, c := range columns {
+				head[i] = strings.ToLower(c)
+			}
+			fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(columns)))
+			for _, row := range f.Rows {
+				fmt.Fprintf(&b, "| %s |\n", strings.Join(cells(row), " | "))
+			}
+			if f.DisturbedTried > 0 {
+				fmt.Fprintf(&b, "\nWork that is right was never called wrong under %d of %d disturbances: %s.\n", len(f.Disturbed), f.DisturbedTried, strings.Join(f.Disturbed, ", "))
+			}
+			for _, m := range f.Misjudged {
+				fmt.Fprintf(&b, "\n- %s\n", m)
+			}
+			b.WriteString("\n")
 		}
-		what := "every answer of its catalogue"
-		if sample {
-			what = "one answer of each kind for each step"
-		}
-		fmt.Fprintf(&b, "## Lab %s\n\nIn a real instance, with %s: %d verdicts misjudged. A verify of all steps took %s.\n\n", l.Lab, what, len(l.Table.Misjudged), ui.Took(time.Duration(l.Table.Millis)*time.Millisecond))
-		head := make([]string, len(columns))
-		for i, c := range columns {
-			head[i] = strings.ToLower(c)
-		}
-		fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(columns)))
-		for _, row := range l.Table.Rows {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells(row), " | "))
-		}
-		if l.Table.DisturbedTried > 0 {
-			fmt.Fprintf(&b, "\nWork that is right was never called wrong under %d of %d disturbances: %s.\n", len(l.Table.Disturbed), l.Table.DisturbedTried, strings.Join(l.Table.Disturbed, ", "))
-		}
-		for _, m := range l.Table.Misjudged {
-			fmt.Fprintf(&b, "\n- %s\n", m)
-		}
-		b.WriteString("\n")
 	}
 	return b.Bytes()
 }

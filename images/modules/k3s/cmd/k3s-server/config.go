@@ -33,6 +33,8 @@ type config struct {
 	ClusterDomain       string   `json:"cluster-domain"`
 	TLSSAN              []string `json:"tls-san"`
 	PauseImage          string   `json:"pause-image"`
+	// DisableAgent leaves the node's part away: containerd, kubelet and kube-proxy.
+	DisableAgent bool `json:"disable-agent"`
 	// Disable is accepted for k3s's sake: this server packs none of the add-ons that k3s would.
 	Disable        []string `json:"disable"`
 	APIServerArgs  []string `json:"kube-apiserver-arg"`

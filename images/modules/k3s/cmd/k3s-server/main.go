@@ -74,7 +74,12 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("datastore: %w", err)
 	}
-	containerd := spawn("containerd", func(ctx context.Context) error { return runContainerd(ctx, cfg) })
+	end := func() {}
+	if !cfg.DisableAgent {
+		containerd := spawn("containerd", func(ctx context.Context) error { return runContainerd(ctx, cfg) })
+		// containerd ends last: it is given its time to put its database away.
+		end = func() { <-containerd }
+	}
 	spawn("kube-apiserver", func(ctx context.Context) error { return components.apiServer(ctx, etcd) })
 
 	admin, err := waitForAPI(ctx, 10*time.Minute)
@@ -83,21 +88,22 @@ func run(ctx context.Context) error {
 	}
 	spawn("kube-controller-manager", components.controllerManager)
 	spawn("kube-scheduler", components.scheduler)
-	if err := waitForContainerd(ctx, 5*time.Minute); err != nil {
-		return err
+	if !cfg.DisableAgent {
+		if err := waitForContainerd(ctx, 5*time.Minute); err != nil {
+			return err
+		}
+		if err := importImages(ctx, cfg); err != nil {
+			return err
+		}
+		spawn("kubelet", components.kubelet)
+		spawn("kube-proxy", components.kubeProxy)
 	}
-	if err := importImages(ctx, cfg); err != nil {
-		return err
-	}
-	spawn("kubelet", components.kubelet)
-	spawn("kube-proxy", components.kubeProxy)
 	spawn("deploy", func(ctx context.Context) error { return deployManifests(ctx, cfg, admin) })
 
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		klog.Background().Error(err, "Telling systemd that the server is ready")
 	}
 	<-ctx.Done()
-	// containerd ends last: it is given its time to put its database away.
-	<-containerd
+	end()
 	return context.Cause(ctx)
 }
