@@ -285,6 +285,7 @@ func TestLearner(t *testing.T) {
 	})
 	t.Run("made anew", func(t *testing.T) { anew(t, name) })
 	t.Run("a new lab", func(t *testing.T) { newLab(t, name) })
+	t.Run("testbed", func(t *testing.T) { inTestbed(t) })
 	t.Run("QEMU killed", func(t *testing.T) {
 		must(t, quick, "ssh", name, "--", "echo kept > /root/work && sync")
 		require.NoError(t, syscall.Kill(statusOf(t, name).PID, syscall.SIGKILL))
@@ -385,6 +386,26 @@ func newLab(t *testing.T, name string) {
 	for _, p := range proofs {
 		p.fresh(t, name)
 	}
+}
+
+// inTestbed proves the labs without a machine. What is tried there must be judged as it is in an instance, with every answer by `make proof`.
+func inTestbed(t *testing.T) {
+	var doc struct {
+		Labs []struct{ Testbed proof.Table }
+	}
+	args := []string{"lab", "test", "--testbed", "--skip-tests", "--sample", "-o", "json"}
+	for _, p := range proofs {
+		args = append(args, "../../labs/catalog/"+p.lab)
+	}
+	require.NoError(t, json.Unmarshal([]byte(must(t, boot, args...).stdout), &doc))
+	require.Len(t, doc.Labs, len(proofs))
+	for i, l := range doc.Labs {
+		require.Len(t, l.Testbed.Rows, 8, proofs[i].lab)
+		for _, row := range l.Testbed.Rows {
+			require.True(t, row.Fresh && row.Solved && row.Undone && row.Wrong == 1 && row.Right == 1, "lab %s: %+v", proofs[i].lab, row)
+		}
+	}
+	require.NoDirExists(t, filepath.Join(state, "testbed"))
 }
 
 // labProof is the author's proof of one lab.

@@ -13,6 +13,7 @@ func TestVerdict(t *testing.T) {
 	wrong := &proof.Table{Misjudged: []proof.Misjudgement{{Step: 1}}}
 	for want, tc := range map[string]tested{
 		"judges as it must":                          {Tests: true, Table: &proof.Table{}},
+		"2 verdicts are wrong":                       {Skipped: true, Testbed: wrong, Table: wrong},
 		"its tests passed":                           {Tests: true},
 		"its tests failed":                           {Table: &proof.Table{}},
 		"1 verdicts are wrong":                       {Tests: true, Table: wrong},

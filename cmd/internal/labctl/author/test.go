@@ -33,9 +33,9 @@ import (
 
 // options are the arguments of lab test.
 type options struct {
-	testbed, vm, sample, keep bool
-	instance, table           string
-	format                    ui.Format
+	testbed, vm, sample, keep, skipTests bool
+	instance, table                      string
+	format                               ui.Format
 }
 
 // own is the instance that lab test makes for itself.
@@ -45,8 +45,10 @@ const own = "lab-test"
 type tested struct {
 	Lab string `json:"lab"`
 	// Tests says whether the tests of the lab's package passed; they hold the proof as far as it goes without a cluster.
-	Tests  bool   `json:"tests"`
-	Output string `json:"output,omitempty"`
+	Tests bool `json:"tests"`
+	// Skipped says that the tests were not run, as asked.
+	Skipped bool   `json:"testsSkipped,omitempty"`
+	Output  string `json:"output,omitempty"`
 	// Testbed and Table are what the proofs in a testbed and in an instance found, where they were asked for.
 	Testbed *proof.Table `json:"testbed,omitempty"`
 	Table   *proof.Table `json:"table,omitempty"`
@@ -72,12 +74,12 @@ func (t tested) misjudged() int {
 	return n
 }
 
-func (t tested) good() bool { return t.Tests && t.Error == "" && t.misjudged() == 0 }
+func (t tested) good() bool { return (t.Tests || t.Skipped) && t.Error == "" && t.misjudged() == 0 }
 
 // verdict is what the test comes to, in words.
 func (t tested) verdict() string {
 	switch {
-	case !t.Tests:
+	case !t.Tests && !t.Skipped:
 		return "its tests failed"
 	case t.Error != "":
 		return "not proved to the end: " + t.Error
@@ -142,6 +144,7 @@ It ends with exit code 1 where anything is misjudged.`,
 	cmd.Flags().BoolVar(&o.vm, "vm", false, "prove it in an instance, made for this and removed again")
 	f.InstanceFlag(cmd, &o.instance)
 	cmd.Flags().Lookup("instance").Usage = "prove it in this `INSTANCE`, where the lab must be at its start, and leave it so"
+	cmd.Flags().BoolVar(&o.skipTests, "skip-tests", false, "only the proof that is asked for: leave out the tests of the labs' packages")
 	cmd.Flags().BoolVar(&o.sample, "sample", false, "only one answer of each kind for each step")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "with --vm: leave the instance as it is at the end")
 	cmd.Flags().StringVar(&o.table, "table", "", "also write the table into a Markdown `FILE`")
@@ -182,6 +185,9 @@ func find(dir string) (source, error) {
 }
 
 func (o options) run(ctx context.Context, f *factory.Factory, dirs []string) error {
+	if o.skipTests && !o.testbed && !o.vm && o.instance == "" {
+		return &cli.UsageError{Msg: "--skip-tests leaves nothing to do", Fix: "say where to prove the lab: --testbed, --vm or -i INSTANCE"}
+	}
 	var sources []source
 	for _, dir := range dirs {
 		s, err := find(dir)
@@ -244,6 +250,10 @@ func (o options) without(ctx context.Context, f *factory.Factory, s *source, res
 	return stage.Run(ctx, s, progress.Sink(""), stage.Stage[source]{
 		Name: "tests of lab " + s.id,
 		Run: func(ctx context.Context, s *source, _ func(string)) error {
+			if o.skipTests {
+				result.Skipped = true
+				return stage.ErrCached
+			}
 			res, err := run.Local{}.Run(ctx, run.Cmd{Argv: []string{"go", "test", "-count=1", "./" + catalogDir + "/" + s.id + "/..."}, Dir: s.tree, Env: env})
 			var exit *run.ExitError
 			switch {
@@ -259,7 +269,7 @@ func (o options) without(ctx context.Context, f *factory.Factory, s *source, res
 	}, stage.Stage[source]{
 		Name: "build lab-" + s.id,
 		Run: func(ctx context.Context, s *source, _ func(string)) error {
-			if !result.Tests {
+			if !result.Tests && !result.Skipped {
 				return stage.ErrCached // what fails without a guest need not be tried in one
 			}
 			bin := filepath.Join(s.tree, "bin")
@@ -499,6 +509,7 @@ func print(u *ui.UI, doc tests) {
 // markdown is the table for the documents.
 func markdown(results []tested, sample bool) []byte {
 	var b bytes.Buffer
+	b.WriteString("# The author's proof\n\nWritten by `labctl lab test --table`. How to read it: [verdicts](verdicts.md).\n\n")
 	what := "every answer of its catalogue"
 	if sample {
 		what = "one answer of each kind for each step"
