@@ -134,8 +134,8 @@ It ends with exit code 1 where anything is misjudged.`,
 				return cli.Misused(cmd, "--keep is about the instance that the command makes; the one that -i names stays anyway")
 			case o.keep && !o.vm:
 				return cli.Misused(cmd, "--keep goes with --vm")
-			case o.table != "" && !o.vm && o.instance == "":
-				return cli.Misused(cmd, "--table goes with --vm or -i: it is written from what a real instance showed")
+			case o.table != "" && !o.vm && !o.testbed && o.instance == "":
+				return cli.Misused(cmd, "--table goes with --testbed, --vm or -i: it is written from what they showed")
 			}
 			return o.run(cmd.Context(), f, args)
 		},
