@@ -21,9 +21,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(labtest.Main(m)) }
 
 func onPlaces(p shared.Places) (labs.Lab, error) {
-	return ci.Lab(ground.Paths{
-		Home: p.Home, Work: p.Work, GitRoot: p.GitRoot, Kubeconfig: p.Kubeconfig, Scratch: p.Scratch, Copied: p.Copied, GitURL: p.GitURL, Lock: p.Lock,
-	}, run.Local{}, "en")
+	return ci.Lab(ground.Paths{Places: p}, run.Local{}, "en")
 }
 
 func all() labtest.Proof {
@@ -41,7 +39,7 @@ func TestTheLabIsWhole(t *testing.T) {
 	require.Len(t, lab.Steps, 8)
 	words, err := text.English()
 	require.NoError(t, err)
-	labtest.Whole(t, lab, words, all(), "*.go", "../../argo/standing.go")
+	labtest.Whole(t, lab, words, all(), "*.go", "../../judge/*.go", "../../argo/standing.go")
 }
 
 func TestTheLabSpeaks(t *testing.T) {

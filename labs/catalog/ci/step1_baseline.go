@@ -7,69 +7,25 @@ import (
 	"os"
 	"slices"
 
+	shared "github.com/cgoa-labs/labctl/labs/ground"
+	"github.com/cgoa-labs/labctl/labs/judge"
+
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
-	"github.com/cgoa-labs/labctl/labs/git"
 )
 
 // Step 1: what is deployed from Git first. Later steps move main on, so the baseline is looked for in its history.
 func (l *lab) baseline() []check.Check {
 	return []check.Check{
-		l.check("bare-repo", l.bareRepo),
-		l.check("clone", l.clone),
-		l.check("baseline-commit", l.baselineCommit),
-		l.check("app-file", l.appFile),
-		l.check("app-live", l.appLive),
-		l.check("app-deployed", l.appDeployed),
-		l.check("web-ready", l.webReady),
+		l.Check("bare-repo", l.BareCheck),
+		l.Check("clone", l.CloneCheck),
+		l.Check("baseline-commit", l.baselineCommit),
+		l.Check("app-file", l.appFile),
+		l.Check("app-live", l.appLive),
+		l.Check("app-deployed", l.appDeployed),
+		l.Check("web-ready", l.webReady),
 	}
-}
-
-func (l *lab) bareRepo(ctx context.Context) (check.Outcome, error) {
-	wanted := "a bare repository " + l.Bare()
-	state, err := l.BareRepo().State(ctx)
-	switch {
-	case err != nil:
-		return check.Outcome{}, err
-	case !state.Exists:
-		return l.fail(wanted, "there is nothing", "bare-missing"), nil
-	case !state.Repo:
-		return l.fail(wanted, "it is no repository", "bare-missing"), nil
-	case !state.Bare:
-		return l.fail(wanted, "it has a work tree", "bare-not-bare"), nil
-	}
-	return check.Pass(l.Bare()), nil
-}
-
-func (l *lab) clone(ctx context.Context) (check.Outcome, error) {
-	wanted := fmt.Sprintf("a clone %s whose origin is %s", l.Clone(), l.Bare())
-	state, err := l.CloneRepo().State(ctx)
-	switch {
-	case err != nil:
-		return check.Outcome{}, err
-	case !state.Exists:
-		return l.fail(wanted, "there is nothing", "clone-missing"), nil
-	case !state.Repo || state.Bare:
-		return l.fail(wanted, "it is no repository with a work tree", "clone-missing"), nil
-	}
-	url, ok, err := l.CloneRepo().RemoteURL(ctx, "origin")
-	if err != nil {
-		return check.Outcome{}, err
-	}
-	if !ok {
-		return l.fail(wanted, "it has no remote origin", "clone-origin"), nil
-	}
-	if path, local := git.LocalPath(url, l.Clone()); !local || !sameFolder(path, l.Bare()) {
-		return l.fail(wanted, "origin is "+url, "clone-origin"), nil
-	}
-	return check.Pass("origin is " + url), nil
-}
-
-func sameFolder(a, b string) bool {
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 func (l *lab) baselineCommit(ctx context.Context) (check.Outcome, error) {
@@ -79,7 +35,7 @@ func (l *lab) baselineCommit(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if len(main.Commits) == 0 {
-		return l.fail(wanted, "the bare repository has no branch main", "main-missing"), nil
+		return l.Fail(wanted, "the bare repository has no branch main", "main-missing"), nil
 	}
 	if found := main.Baselines(); len(found) > 0 {
 		first := found[len(found)-1]
@@ -103,51 +59,44 @@ func (l *lab) baselineCommit(ctx context.Context) (check.Outcome, error) {
 		}
 		break
 	}
-	return l.fail(wanted, got, hint).With("main", main.Tip()), nil
+	return l.Fail(wanted, got, hint).With("main", main.Tip()), nil
 }
 
 func (l *lab) appFile(context.Context) (check.Outcome, error) {
 	wanted := "an Application " + ground.App + " in " + l.AppFile()
 	data, err := os.ReadFile(l.AppFile())
 	if errors.Is(err, os.ErrNotExist) {
-		return l.fail(wanted, "there is no such file", "app-file-missing"), nil
+		return l.Fail(wanted, "there is no such file", "app-file-missing"), nil
 	}
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	documents, err := ground.Documents(data)
+	documents, err := shared.Documents(data)
 	if err != nil {
-		return l.fail(wanted, err.Error(), "app-file-yaml"), nil
+		return l.Fail(wanted, err.Error(), "app-file-yaml"), nil
 	}
 	app, err := argo.Parse(documents, ground.App)
 	switch {
 	case err != nil:
-		return l.fail(wanted, err.Error(), "app-file-yaml"), nil
+		return l.Fail(wanted, err.Error(), "app-file-yaml"), nil
 	case app == nil:
-		return l.fail(wanted, "the file has none", "app-file-none"), nil
+		return l.Fail(wanted, "the file has none", "app-file-none"), nil
 	case app.Namespace != "" && app.Namespace != "argocd":
-		return l.fail("metadata.namespace argocd", "metadata.namespace "+app.Namespace, "app-file-field"), nil
+		return l.Fail("metadata.namespace argocd", "metadata.namespace "+app.Namespace, "app-file-field"), nil
 	}
 	if wrong := argo.Differs(app, l.Wanted()); wrong != nil {
-		return l.fail(wrong.Wanted, wrong.Got, "app-file-field"), nil
+		return l.Fail(wrong.Wanted, wrong.Got, "app-file-field"), nil
 	}
-	return check.Pass("it says what was asked").With("sha256", digest(data)), nil
+	return check.Pass("it says what was asked").With("sha256", judge.Digest(data)), nil
 }
 
 func (l *lab) appLive(ctx context.Context) (check.Outcome, error) {
-	client, err := l.Argo()
-	if err != nil {
-		return check.Outcome{}, err
-	}
-	app, err := client.Application(ctx, ground.App)
-	if err != nil {
-		return check.Outcome{}, err
-	}
+	app, out, err := l.application(ctx)
 	if app == nil {
-		return l.fail("an Application "+ground.App+" in namespace argocd", "there is none", "app-missing"), nil
+		return out, err
 	}
 	if wrong := argo.Differs(app, l.Wanted()); wrong != nil {
-		return l.fail(wrong.Wanted, wrong.Got, "app-field").With("application", argo.Evidence(app)), nil
+		return l.Fail(wrong.Wanted, wrong.Got, "app-field").With("application", argo.Evidence(app)), nil
 	}
 	return check.Pass("it is as asked"), nil
 }
@@ -168,7 +117,7 @@ func (l *lab) appDeployed(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if app == nil {
-		return l.fail("an Application "+ground.App, "there is none", "app-missing"), nil
+		return l.noApplication(), nil
 	}
 	evidence := argo.Evidence(app)
 	baselines := main.Baselines()
@@ -181,21 +130,9 @@ func (l *lab) appDeployed(ctx context.Context) (check.Outcome, error) {
 		return check.Pass(standing.Got).With("application", evidence), nil
 	}
 	if ok, problem := main.TipWeb().Valid(); !ok {
-		return l.fail("the baseline Synced and Healthy", problem+"; "+standing.Got, "main-broken-early").With("application", evidence), nil
+		return l.Fail("the baseline Synced and Healthy", problem+"; "+standing.Got, "main-broken-early").With("application", evidence), nil
 	}
-	return l.standing(standing).With("application", evidence), nil
-}
-
-// standing turns what keeps an Application from being in step into an outcome.
-func (l *lab) standing(s argo.Standing) check.Outcome {
-	out := check.Outcome{State: s.State, Wanted: "Synced at main, Healthy, no operation under way", Got: s.Got}
-	if s.Why != "" {
-		out.Hint = l.hint(string(s.Why))
-	}
-	if s.State == check.Passed {
-		out.Wanted = ""
-	}
-	return out
+	return l.Standing(standing).With("application", evidence), nil
 }
 
 func (l *lab) webReady(ctx context.Context) (check.Outcome, error) {
@@ -209,7 +146,7 @@ func (l *lab) webReady(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if d == nil {
-		return l.notYet(wanted, "it is not there", "progressing"), nil
+		return l.NotYet(wanted, "it is not there", "progressing"), nil
 	}
 	want := int32(0)
 	if d.Spec.Replicas != nil {
@@ -218,9 +155,9 @@ func (l *lab) webReady(ctx context.Context) (check.Outcome, error) {
 	got := fmt.Sprintf("%d of %d ready, image %s", d.Status.ReadyReplicas, want, ground.ImageOf(d))
 	switch {
 	case want != ground.Replicas:
-		return l.notYet(wanted, got, "web-not-ready"), nil // self-heal is to put it back
+		return l.NotYet(wanted, got, "web-not-ready"), nil // self-heal is to put it back
 	case d.Status.ReadyReplicas < ground.Replicas:
-		return l.notYet(wanted, got, "web-not-ready"), nil
+		return l.NotYet(wanted, got, "web-not-ready"), nil
 	}
 	return check.Pass(got), nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/judge"
+
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -15,17 +17,17 @@ import (
 // it is held against git's history and against what must have been true.
 func (l *lab) broken() []check.Check {
 	return []check.Check{
-		l.check("broken-file", l.brokenFile),
-		l.check("broken-commit", l.brokenCommit),
-		l.check("broken-observed", l.brokenObserved),
-		l.check("broken-reverted", l.brokenReverted),
-		l.check("no-retry", l.noRetry),
-		l.check("revert-synced", l.inStep),
+		l.Check("broken-file", l.brokenFile),
+		l.Check("broken-commit", l.brokenCommit),
+		l.Check("broken-observed", l.brokenObserved),
+		l.Check("broken-reverted", l.brokenReverted),
+		l.Check("no-retry", l.noRetry),
+		l.Check("revert-synced", l.inStep),
 	}
 }
 
-func (l *lab) readBroken() (*facts, check.Outcome, error) {
-	return l.readFacts(l.Broken(), "broken-missing", "broken-json", "broken-field", "commit", "sync_status", "operation_message", "live_replicas")
+func (l *lab) readBroken() (*judge.Facts, check.Outcome, error) {
+	return l.ReadFacts(l.Broken(), "broken-missing", "broken-json", "broken-field", "commit", "sync_status", "operation_message", "live_replicas")
 }
 
 func (l *lab) brokenFile(context.Context) (check.Outcome, error) {
@@ -34,14 +36,14 @@ func (l *lab) brokenFile(context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	for _, name := range []string{"commit", "sync_status", "operation_message"} {
-		if _, ok := f.text(name); !ok {
-			return l.fail(name+" as a string", f.raw(name), "broken-field").With("sha256", f.digest), nil
+		if _, ok := f.Text(name); !ok {
+			return l.Differs(f, name+" as a string", name, "broken-field"), nil
 		}
 	}
-	if _, ok := f.number("live_replicas"); !ok {
-		return l.fail("live_replicas as a whole number", f.raw("live_replicas"), "broken-field").With("sha256", f.digest), nil
+	if _, ok := f.Number("live_replicas"); !ok {
+		return l.Differs(f, "live_replicas as a whole number", "live_replicas", "broken-field"), nil
 	}
-	return check.Pass("it has the four fields").With("sha256", f.digest), nil
+	return check.Pass("it has the four fields").With("sha256", f.Digest), nil
 }
 
 // brokenString is what the step is about: a string where the API wants a number.
@@ -52,7 +54,7 @@ func (l *lab) brokenCommit(ctx context.Context) (check.Outcome, error) {
 	if f == nil {
 		return out, err
 	}
-	name, _ := f.text("commit")
+	name, _ := f.Text("commit")
 	name = strings.TrimSpace(name)
 	wanted := "the commit on main that changed replicas to the string two"
 	main, err := l.Main(ctx)
@@ -73,12 +75,12 @@ func (l *lab) brokenCommit(ctx context.Context) (check.Outcome, error) {
 			}
 		}
 		if known {
-			return l.fail(wanted, name+" is a commit, but not in main's history", "broken-rewritten").With("main", main.Tip()), nil
+			return l.Fail(wanted, name+" is a commit, but not in main's history", "broken-rewritten").With("main", main.Tip()), nil
 		}
-		return l.fail(wanted, fmt.Sprintf("%q, which names no commit", name), "broken-unknown-commit").With("main", main.Tip()), nil
+		return l.Fail(wanted, fmt.Sprintf("%q, which names no commit", name), "broken-unknown-commit").With("main", main.Tip()), nil
 	}
 	if !main.BroughtIn(commit, brokenString) {
-		return l.fail(wanted, fmt.Sprintf("commit %s (%s), which did not", commit.SHA[:7], commit.Subject), "broken-wrong-commit").With("commit", commit.SHA), nil
+		return l.Fail(wanted, fmt.Sprintf("commit %s (%s), which did not", commit.SHA[:7], commit.Subject), "broken-wrong-commit").With("commit", commit.SHA), nil
 	}
 	return check.Pass(fmt.Sprintf("commit %s (%s)", commit.SHA[:7], commit.Subject)).With("commit", commit.SHA), nil
 }
@@ -101,10 +103,10 @@ func (l *lab) brokenObserved(ctx context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	// While main cannot be applied, the comparison says OutOfSync, or Unknown where even comparing fails.
-	if s, _ := f.text("sync_status"); s != "OutOfSync" && s != "Unknown" {
-		return l.fail("what status.sync.status said while the commit was broken", f.raw("sync_status"), "broken-sync-status").With("sha256", f.digest), nil
+	if s, _ := f.Text("sync_status"); s != "OutOfSync" && s != "Unknown" {
+		return l.Differs(f, "what status.sync.status said while the commit was broken", "sync_status", "broken-sync-status"), nil
 	}
-	message, _ := f.text("operation_message")
+	message, _ := f.Text("operation_message")
 	found := ""
 	for _, piece := range refusals {
 		if strings.Contains(strings.ToLower(message), piece) {
@@ -113,14 +115,14 @@ func (l *lab) brokenObserved(ctx context.Context) (check.Outcome, error) {
 		}
 	}
 	if found == "" {
-		return l.fail("what status.operationState.message said while the sync failed", f.raw("operation_message"), "broken-message").With("sha256", f.digest), nil
+		return l.Differs(f, "what status.operationState.message said while the sync failed", "operation_message", "broken-message"), nil
 	}
 	// What ran then is what the commit before had asked for: the broken one was never applied.
 	main, err := l.Main(ctx)
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	name, _ := f.text("commit")
+	name, _ := f.Text("commit")
 	commit, _ := main.Find(strings.TrimSpace(name))
 	want := ground.Replicas
 	for _, parent := range commit.Parents {
@@ -128,10 +130,10 @@ func (l *lab) brokenObserved(ctx context.Context) (check.Outcome, error) {
 			want = int(*d.Spec.Replicas)
 		}
 	}
-	if n, _ := f.number("live_replicas"); n != want {
-		return l.fail("the replicas that ran while the commit was broken", f.raw("live_replicas"), "broken-live").With("sha256", f.digest), nil
+	if n, _ := f.Number("live_replicas"); n != want {
+		return l.Differs(f, "the replicas that ran while the commit was broken", "live_replicas", "broken-live"), nil
 	}
-	return check.Pass("it fits what must have been").With("sha256", f.digest).With("messageSays", found), nil
+	return check.Pass("it fits what must have been").With("sha256", f.Digest).With("messageSays", found), nil
 }
 
 func (l *lab) brokenReverted(ctx context.Context) (check.Outcome, error) {
@@ -140,7 +142,7 @@ func (l *lab) brokenReverted(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if ok, problem := main.TipWeb().Valid(); !ok {
-		return l.fail("a main that can be applied again", fmt.Sprintf("main is %s: %s", main.Tip()[:7], problem), "broken-not-reverted").With("main", main.Tip()), nil
+		return l.Fail("a main that can be applied again", fmt.Sprintf("main is %s: %s", main.Tip()[:7], problem), "broken-not-reverted").With("main", main.Tip()), nil
 	}
 	return check.Pass("main is "+main.Tip()[:7]).With("main", main.Tip()), nil
 }
@@ -152,20 +154,13 @@ func (l *lab) noRetry(ctx context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	client, err := l.Argo()
-	if err != nil {
-		return check.Outcome{}, err
-	}
-	app, err := client.Application(ctx, ground.App)
-	if err != nil {
-		return check.Outcome{}, err
-	}
+	app, out, err := l.application(ctx)
 	if app == nil {
-		return l.fail("an Application "+ground.App, "there is none", "app-missing"), nil
+		return out, err
 	}
 	if revision := argo.UnderWay(app); revision != "" && main.Web[revision].Exists {
 		if ok, _ := main.Web[revision].Valid(); !ok {
-			return l.notYet("no operation that applies a broken commit", argo.Describe(app), "retrying").With("application", argo.Evidence(app)), nil
+			return l.NotYet("no operation that applies a broken commit", argo.Describe(app), "retrying").With("application", argo.Evidence(app)), nil
 		}
 	}
 	return check.Pass("there is none").With("application", argo.Evidence(app)), nil
@@ -186,12 +181,12 @@ func (l *lab) inStep(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if app == nil {
-		return l.fail("an Application "+ground.App, "there is none", "app-missing"), nil
+		return l.noApplication(), nil
 	}
 	if web, known := main.Web[standing.Operation]; known {
 		if ok, _ := web.Valid(); !ok {
-			return l.notYet("no operation that applies a broken commit", standing.Got, "retrying").With("application", argo.Evidence(app)), nil
+			return l.NotYet("no operation that applies a broken commit", standing.Got, "retrying").With("application", argo.Evidence(app)), nil
 		}
 	}
-	return l.standing(standing).With("main", main.Tip()).With("application", argo.Evidence(app)), nil
+	return l.Standing(standing).With("main", main.Tip()).With("application", argo.Evidence(app)), nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cgoa-labs/labctl/labs/judge"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
@@ -19,13 +21,13 @@ import (
 // Step 3: an account for CI that can try Deployments in one namespace and nothing else.
 func (l *lab) identity() []check.Check {
 	return []check.Check{
-		l.check("ci-namespaces", l.ciNamespaces),
-		l.check("ci-account", l.ciAccount),
-		l.check("ci-role", l.ciRole),
-		l.check("ci-binding", l.ciBinding),
-		l.check("ci-access", l.ciAccess),
-		l.check("ci-kubeconfig", l.ciKubeconfig),
-		l.check("ci-token", l.ciToken),
+		l.Check("ci-namespaces", l.ciNamespaces),
+		l.Check("ci-account", l.ciAccount),
+		l.Check("ci-role", l.ciRole),
+		l.Check("ci-binding", l.ciBinding),
+		l.Check("ci-access", l.ciAccess),
+		l.Check("ci-kubeconfig", l.ciKubeconfig),
+		l.Check("ci-token", l.ciToken),
 	}
 }
 
@@ -40,10 +42,10 @@ func (l *lab) ciNamespaces(ctx context.Context) (check.Outcome, error) {
 			return check.Outcome{}, err
 		}
 		if ns == nil {
-			return l.fail("namespaces ci and ci-dryrun", "there is no namespace "+name, "ns-missing"), nil
+			return l.Fail("namespaces ci and ci-dryrun", "there is no namespace "+name, "ns-missing"), nil
 		}
 		if ns.DeletionTimestamp != nil {
-			return l.notYet("namespaces ci and ci-dryrun", "namespace "+name+" is being deleted", "ns-missing"), nil
+			return l.NotYet("namespaces ci and ci-dryrun", "namespace "+name+" is being deleted", "ns-missing"), nil
 		}
 	}
 	return check.Pass("both are there"), nil
@@ -59,7 +61,7 @@ func (l *lab) ciAccount(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if sa == nil {
-		return l.fail("a ServiceAccount validator in namespace ci", "there is none", "sa-missing"), nil
+		return l.Fail("a ServiceAccount validator in namespace ci", "there is none", "sa-missing"), nil
 	}
 	return check.Pass("it is there").With("uid", string(sa.UID)), nil
 }
@@ -78,17 +80,17 @@ func (l *lab) ciRole(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if role == nil {
-		return l.fail("a Role "+ground.Role+" in namespace "+ground.DryRun, "there is none", "role-missing"), nil
+		return l.Fail("a Role "+ground.Role+" in namespace "+ground.DryRun, "there is none", "role-missing"), nil
 	}
 	var verbs []string
 	for _, rule := range role.Rules {
 		if len(rule.NonResourceURLs) > 0 || len(rule.ResourceNames) > 0 || !slices.Equal(unique(rule.APIGroups), []string{"apps"}) || !slices.Equal(unique(rule.Resources), []string{"deployments"}) {
-			return l.fail(wanted, describe(rule), "role-rules"), nil
+			return l.Fail(wanted, describe(rule), "role-rules"), nil
 		}
 		verbs = append(verbs, rule.Verbs...)
 	}
 	if verbs = unique(verbs); !slices.Equal(verbs, allowedVerbs) {
-		return l.fail(wanted, "verbs "+orNothing(verbs), "role-rules"), nil
+		return l.Fail(wanted, "verbs "+orNothing(verbs), "role-rules"), nil
 	}
 	return check.Pass(wanted), nil
 }
@@ -123,17 +125,17 @@ func (l *lab) ciBinding(ctx context.Context) (check.Outcome, error) {
 	case err != nil:
 		return check.Outcome{}, err
 	case binding == nil:
-		return l.fail("a RoleBinding "+ground.Binding+" in namespace "+ground.DryRun, "there is none", "binding-missing"), nil
+		return l.Fail("a RoleBinding "+ground.Binding+" in namespace "+ground.DryRun, "there is none", "binding-missing"), nil
 	case binding.RoleRef.Kind != "Role" || binding.RoleRef.Name != ground.Role:
-		return l.fail("Role "+ground.Role, binding.RoleRef.Kind+" "+binding.RoleRef.Name, "binding-role"), nil
+		return l.Fail("Role "+ground.Role, binding.RoleRef.Kind+" "+binding.RoleRef.Name, "binding-role"), nil
 	}
 	for _, s := range binding.Subjects {
 		if !ground.Validator.Names(s, ground.DryRun) {
-			return l.fail("only ServiceAccount ci:validator", fmt.Sprintf("%s %s", s.Kind, strings.TrimPrefix(s.Namespace+":"+s.Name, ":")), "binding-subject"), nil
+			return l.Fail("only ServiceAccount ci:validator", fmt.Sprintf("%s %s", s.Kind, strings.TrimPrefix(s.Namespace+":"+s.Name, ":")), "binding-subject"), nil
 		}
 	}
 	if len(binding.Subjects) == 0 {
-		return l.fail("ServiceAccount ci:validator", "nobody", "binding-subject"), nil
+		return l.Fail("ServiceAccount ci:validator", "nobody", "binding-subject"), nil
 	}
 	return check.Pass("it gives the Role to ci:validator"), nil
 }
@@ -169,7 +171,7 @@ func (l *lab) ciAccess(ctx context.Context) (check.Outcome, error) {
 			if allowed {
 				wanted, got, hint = "no to: "+question.what.String(), "yes: "+reason, "access-too-much"
 			}
-			return l.fail(wanted, got, hint).With("accessReviews", answers), nil
+			return l.Fail(wanted, got, hint).With("accessReviews", answers), nil
 		}
 	}
 	namespaces, err := client.Namespaces(ctx)
@@ -192,10 +194,10 @@ func (l *lab) ciAccess(ctx context.Context) (check.Outcome, error) {
 				continue
 			}
 			got := fmt.Sprintf("in namespace %s: %s on %s of groups %q", namespace, strings.Join(r.Verbs, ", "), strings.Join(r.Resources, ", "), r.APIGroups)
-			return l.fail("nothing but the Role's rights in ci-dryrun", got, "access-too-much").With("accessReviews", answers), nil
+			return l.Fail("nothing but the Role's rights in ci-dryrun", got, "access-too-much").With("accessReviews", answers), nil
 		}
 		for _, r := range kube.BeyondDiscovery(urls) {
-			return l.fail("nothing but the Role's rights in ci-dryrun", fmt.Sprintf("%s on the URLs %s", strings.Join(r.Verbs, ", "), strings.Join(r.NonResourceURLs, ", ")), "access-too-much").With("accessReviews", answers), nil
+			return l.Fail("nothing but the Role's rights in ci-dryrun", fmt.Sprintf("%s on the URLs %s", strings.Join(r.Verbs, ", "), strings.Join(r.NonResourceURLs, ", ")), "access-too-much").With("accessReviews", answers), nil
 		}
 	}
 	return check.Pass(fmt.Sprintf("the Role's rights in ci-dryrun, and none in %d other namespaces", len(namespaces)-1)).With("accessReviews", answers), nil
@@ -208,9 +210,9 @@ func (l *lab) readKubeconfig() (*kube.Kubeconfig, check.Outcome, error) {
 	var bad *kube.KubeconfigError
 	switch {
 	case errors.As(err, &bad):
-		return nil, l.fail(wanted, bad.Err.Error(), "ci-kubeconfig-bad"), nil
+		return nil, l.Fail(wanted, bad.Err.Error(), "ci-kubeconfig-bad"), nil
 	case errors.Is(err, os.ErrNotExist):
-		return nil, l.fail(wanted, "there is none", "ci-kubeconfig-missing"), nil
+		return nil, l.Fail(wanted, "there is none", "ci-kubeconfig-missing"), nil
 	}
 	return k, check.Outcome{}, err
 }
@@ -224,21 +226,21 @@ func (l *lab) ciKubeconfig(context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	sum, err := fileDigest(l.CIKubeconfig())
+	sum, err := judge.FileDigest(l.CIKubeconfig())
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	switch {
 	case !kube.SameServer(k.Server, client.Server()):
-		out = l.fail("server "+client.Server(), "server "+k.Server, "ci-kubeconfig-server")
+		out = l.Fail("server "+client.Server(), "server "+k.Server, "ci-kubeconfig-server")
 	case k.Namespace != ground.DryRun:
-		out = l.fail("current namespace "+ground.DryRun, "current namespace "+k.Namespace, "ci-kubeconfig-namespace")
+		out = l.Fail("current namespace "+ground.DryRun, "current namespace "+k.Namespace, "ci-kubeconfig-namespace")
 	case len(k.Other) > 0:
-		out = l.fail("a token and no other login", "also: "+strings.Join(unique(k.Other), ", "), "ci-kubeconfig-admin")
+		out = l.Fail("a token and no other login", "also: "+strings.Join(unique(k.Other), ", "), "ci-kubeconfig-admin")
 	case k.SkipsTLS:
-		out = l.fail("the server's certificate verified", "insecure-skip-tls-verify", "ci-kubeconfig-tls")
+		out = l.Fail("the server's certificate verified", "insecure-skip-tls-verify", "ci-kubeconfig-tls")
 	case k.Token == "":
-		out = l.fail("the account's token", "the current user has none", "token-missing")
+		out = l.Fail("the account's token", "the current user has none", "token-missing")
 	default:
 		out = check.Pass("server " + k.Server + ", namespace " + k.Namespace)
 	}
@@ -276,22 +278,22 @@ func (l *lab) ciToken(ctx context.Context) (check.Outcome, error) {
 	}
 	switch refusal {
 	case kube.BadCertificate:
-		return evidence(l.fail("a login with this file", why, "token-ca")), nil
+		return evidence(l.Fail("a login with this file", why, "token-ca")), nil
 	case kube.NoServer:
 		// The address is the cluster's own, which the check before this one has seen: that nothing answers there is no learner's fault.
 		return check.Outcome{}, fmt.Errorf("the API server does not answer a login: %s", why)
 	case kube.BadToken:
 		if claimsErr == nil && claims.Subject == who && !claims.Expires.IsZero() && time.Now().After(claims.Expires) {
-			return evidence(l.fail("a token that is valid now", "it ran out at "+claims.Expires.Format(time.RFC3339), "token-expired")), nil
+			return evidence(l.Fail("a token that is valid now", "it ran out at "+claims.Expires.Format(time.RFC3339), "token-expired")), nil
 		}
-		return evidence(l.fail("a token that the server knows", why, "token-refused")), nil
+		return evidence(l.Fail("a token that the server knows", why, "token-refused")), nil
 	}
 	if user != who {
-		return evidence(l.fail("a token of "+who, "one of "+user, "token-account")), nil
+		return evidence(l.Fail("a token of "+who, "one of "+user, "token-account")), nil
 	}
 	if claimsErr == nil && !claims.Expires.IsZero() {
 		if life := claims.Expires.Sub(claims.Issued); life < tokenLife-tokenSlack || life > tokenLife+tokenSlack {
-			return evidence(l.fail("valid for 8 hours", "valid for "+life.String(), "token-life")), nil
+			return evidence(l.Fail("valid for 8 hours", "valid for "+life.String(), "token-life")), nil
 		}
 		return evidence(check.Pass("it logs in as " + user + " until " + claims.Expires.Format(time.RFC3339))), nil
 	}

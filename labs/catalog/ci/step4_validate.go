@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	shared "github.com/cgoa-labs/labctl/labs/ground"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
@@ -20,13 +22,13 @@ import (
 // through that would change the cluster.
 func (l *lab) validate() []check.Check {
 	return []check.Check{
-		l.check("validate-file", func(context.Context) (check.Outcome, error) {
-			return l.executable(l.Validate(), "script-missing", "not-executable")
+		l.Check("validate-file", func(context.Context) (check.Outcome, error) {
+			return l.Executable(l.Validate(), "script-missing", "not-executable")
 		}),
-		l.check("validate-login", l.validateLogin),
-		l.check("validate-harmless", l.validateHarmless),
-		l.check("validate-accepts", l.validateAccepts),
-		l.check("validate-rejects", l.validateRejects),
+		l.Check("validate-login", l.validateLogin),
+		l.Check("validate-harmless", l.validateHarmless),
+		l.Check("validate-accepts", l.validateAccepts),
+		l.Check("validate-rejects", l.validateRejects),
 	}
 }
 
@@ -100,7 +102,7 @@ type trials struct {
 
 // rehearse runs validate.sh on the good folders first: a script that does not even take those is not tried on bad ones.
 func (l *lab) rehearse(ctx context.Context) (*trials, error) {
-	return ground.Once(l.Ground, "validate", func() (*trials, error) {
+	return shared.Once(l.Ground.Ground, "validate", func() (*trials, error) {
 		client, err := l.Kube()
 		if err != nil {
 			return nil, err
@@ -169,9 +171,9 @@ func (l *lab) validateOn(ctx context.Context, stage *ground.Stage, f folder) (tr
 			return tried{}, err
 		}
 	}
-	cmd := run.Cmd{Argv: ground.Script(l.Validate(), dir), Dir: "/"}
+	cmd := run.Cmd{Argv: shared.Script(l.Validate(), dir), Dir: "/"}
 	if f.relative {
-		cmd = run.Cmd{Argv: ground.Script(l.Validate(), f.name), Dir: parent}
+		cmd = run.Cmd{Argv: shared.Script(l.Validate(), f.name), Dir: parent}
 	}
 	if f.kubeconfig != "" {
 		cmd.Env = []string{"KUBECONFIG=" + f.kubeconfig}
@@ -218,11 +220,11 @@ func (l *lab) validateLogin(ctx context.Context) (check.Outcome, error) {
 	for _, r := range slices.Concat(t.good, t.bad) {
 		switch {
 		case r.TimedOut:
-			return l.fail("an end", "none within the time", "script-slow"), nil
+			return l.Fail("an end", "none within the time", "script-slow"), nil
 		case len(r.Admin) > 0:
-			return l.fail(wanted, "with the administrator's kubeconfig: "+r.Admin[0].String(), "validate-admin"), nil
+			return l.Fail(wanted, "with the administrator's kubeconfig: "+r.Admin[0].String(), "validate-admin"), nil
 		case len(r.CI) == 0 && (r.Code == 0 || !asks):
-			return l.fail(wanted, fmt.Sprintf("none, exit code %d: %s", r.Code, r.Output), "validate-environment"), nil
+			return l.Fail(wanted, fmt.Sprintf("none, exit code %d: %s", r.Code, r.Output), "validate-environment"), nil
 		}
 	}
 	return check.Pass("it uses ci-kubeconfig"), nil
@@ -237,16 +239,16 @@ func (l *lab) validateHarmless(ctx context.Context) (check.Outcome, error) {
 	for _, r := range slices.Concat(t.good, t.bad) {
 		for _, request := range r.CI {
 			if realWrite(request) {
-				return l.fail(wanted, request.String(), "validate-writes"), nil
+				return l.Fail(wanted, request.String(), "validate-writes"), nil
 			}
 			// Also where a read comes first and is refused.
 			if request.Resource == "deployments" && request.Namespace != ground.DryRun {
-				return l.fail("dry runs in namespace "+ground.DryRun, request.String(), "validate-namespace"), nil
+				return l.Fail("dry runs in namespace "+ground.DryRun, request.String(), "validate-namespace"), nil
 			}
 		}
 	}
 	if len(t.left) > 0 {
-		return l.fail(wanted, "it created "+strings.Join(t.left, ", ")+" (taken away again)", "validate-writes"), nil
+		return l.Fail(wanted, "it created "+strings.Join(t.left, ", ")+" (taken away again)", "validate-writes"), nil
 	}
 	return check.Pass("nothing"), nil
 }
@@ -262,7 +264,7 @@ func (l *lab) validateAccepts(ctx context.Context) (check.Outcome, error) {
 			if strings.Contains(r.name, " ") && len(t.good) > 1 && t.good[1].Code == 0 {
 				hint = "validate-spaces"
 			}
-			return l.fail(fmt.Sprintf("exit code 0 for %d good manifests", len(r.files)), fmt.Sprintf("exit code %d: %s", r.Code, r.Output), hint), nil
+			return l.Fail(fmt.Sprintf("exit code 0 for %d good manifests", len(r.files)), fmt.Sprintf("exit code %d: %s", r.Code, r.Output), hint), nil
 		}
 	}
 	return check.Pass("exit code 0"), nil
@@ -286,7 +288,7 @@ func (l *lab) validateRejects(ctx context.Context) (check.Outcome, error) {
 		case !asked:
 			hint = "validate-client"
 		}
-		return l.fail("an exit code other than 0 for manifests of which one has "+badPart(r.files), "exit code 0", hint), nil
+		return l.Fail("an exit code other than 0 for manifests of which one has "+badPart(r.files), "exit code 0", hint), nil
 	}
 	return check.Pass(fmt.Sprintf("%d folders with one bad manifest were refused", len(t.bad))), nil
 }

@@ -3,10 +3,11 @@ package ci
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	shared "github.com/cgoa-labs/labctl/labs/ground"
 
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -16,28 +17,12 @@ import (
 // Step 5: the hook gets real pushes, into a copy of the bare repository at its real path.
 func (l *lab) hook() []check.Check {
 	return []check.Check{
-		l.check("hook-file", l.hookFile),
-		l.check("hook-accepts", l.pushCheck("good", "hook-refuses-good")),
-		l.check("hook-rejects", l.hookRejects),
-		l.check("hook-others", l.hookOthers),
-		l.check("hook-delete", l.pushCheck("delete", "hook-deletes")),
+		l.Check("hook-file", l.HookCheck),
+		l.Check("hook-accepts", l.pushCheck("good", "hook-refuses-good")),
+		l.Check("hook-rejects", l.hookRejects),
+		l.Check("hook-others", l.hookOthers),
+		l.Check("hook-delete", l.pushCheck("delete", "hook-deletes")),
 	}
-}
-
-func (l *lab) hookFile(ctx context.Context) (check.Outcome, error) {
-	path, err := l.BareRepo().HookPath(ctx, "pre-receive")
-	if err != nil {
-		return check.Outcome{}, err
-	}
-	if _, err := os.Stat(l.Hook()); err != nil && path != l.Hook() {
-		// core.hooksPath is another way to have the hook run.
-		return l.executable(path, "hook-missing", "hook-not-executable")
-	}
-	out, err := l.executable(l.Hook(), "hook-missing", "hook-not-executable")
-	if err == nil && out.State == check.Passed && path != l.Hook() {
-		return l.fail("a hook that git runs", "core.hooksPath leads git to "+path, "hook-missing"), nil
-	}
-	return out, err
 }
 
 // push is one push that the hook is tried with. refs are what main and the other refs should come to.
@@ -73,7 +58,7 @@ type pushed struct {
 // pushAll tries the pushes, first with a stand-in for validate.sh, which costs no call of the API server. A hook that is not right with the
 // stand-in, which may need the real one's language, is tried again with the real one.
 func (l *lab) pushAll(ctx context.Context) (map[string]pushed, error) {
-	return ground.Once(l.Ground, "hook", func() (map[string]pushed, error) {
+	return shared.Once(l.Ground.Ground, "hook", func() (map[string]pushed, error) {
 		results, err := l.pushWith(ctx, true)
 		if err != nil {
 			return nil, err
@@ -220,7 +205,7 @@ func (l *lab) pushCheck(name, hint string) func(context.Context) (check.Outcome,
 		}
 		r := results[name]
 		if !r.right {
-			return l.fail(wantedOf[name], "main is at "+orGone(r.main)+": "+r.output, hint), nil
+			return l.Fail(wantedOf[name], "main is at "+orGone(r.main)+": "+r.output, hint), nil
 		}
 		return check.Pass(wantedOf[name]), nil
 	}
@@ -255,7 +240,7 @@ func (l *lab) hookOthers(ctx context.Context) (check.Outcome, error) {
 	}
 	for _, name := range []string{"branch", "tag", "delete-branch"} {
 		if r := results[name]; !r.right {
-			return l.fail("refs other than main pass, whatever they hold", "push "+strings.Join(r.refs, " ")+": "+r.output, "hook-other-refs"), nil
+			return l.Fail("refs other than main pass, whatever they hold", "push "+strings.Join(r.refs, " ")+": "+r.output, "hook-other-refs"), nil
 		}
 	}
 	return check.Pass("they pass"), nil

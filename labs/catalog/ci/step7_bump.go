@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	shared "github.com/cgoa-labs/labctl/labs/ground"
+	"github.com/cgoa-labs/labctl/labs/judge"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/cgoa-labs/labctl/labs/argo"
@@ -18,12 +21,12 @@ import (
 // Step 7: bump.sh is run on copies of both repositories, and what it did with 1.28-alpine is looked for in main and in the cluster.
 func (l *lab) bump() []check.Check {
 	return []check.Check{
-		l.check("bump-file", func(context.Context) (check.Outcome, error) {
-			return l.executable(l.Bump(), "script-missing", "not-executable")
+		l.Check("bump-file", func(context.Context) (check.Outcome, error) {
+			return l.Executable(l.Bump(), "script-missing", "not-executable")
 		}),
-		l.check("bump-works", l.bumpWorks),
-		l.check("bump-commit", l.bumpCommit),
-		l.check("bump-synced", l.bumpSynced),
+		l.Check("bump-works", l.bumpWorks),
+		l.Check("bump-commit", l.bumpCommit),
+		l.Check("bump-synced", l.bumpSynced),
 	}
 }
 
@@ -53,18 +56,18 @@ func (l *lab) bumpWith(ctx context.Context, stub bool) (out check.Outcome, final
 	if err != nil {
 		return check.Outcome{}, true, err
 	}
-	trial, err := l.Try(ctx, stage, run.Cmd{Argv: ground.Script(l.Bump(), probeTag), Dir: "/", Env: []string{"KUBECONFIG=" + l.Kubeconfig}})
+	trial, err := l.Try(ctx, stage, run.Cmd{Argv: shared.Script(l.Bump(), probeTag), Dir: "/", Env: []string{"KUBECONFIG=" + l.Kubeconfig}})
 	if err != nil {
 		return check.Outcome{}, true, err
 	}
 	ran := fmt.Sprintf("exit code %d: %s", trial.Code, trial.Output)
 	switch {
 	case len(trial.Admin) > 0:
-		return l.fail("a script that leaves the cluster alone", trial.Admin[0].String(), "bump-cluster"), true, nil
+		return l.Fail("a script that leaves the cluster alone", trial.Admin[0].String(), "bump-cluster"), true, nil
 	case trial.TimedOut:
-		return l.fail("an end", "none within the time: "+trial.Output, "script-slow"), true, nil
+		return l.Fail("an end", "none within the time: "+trial.Output, "script-slow"), true, nil
 	case trial.Code != 0:
-		return l.fail("exit code 0", ran, "bump-fails"), false, nil
+		return l.Fail("exit code 0", ran, "bump-fails"), false, nil
 	}
 	there := git.Repo{Dir: l.Bare(), Runner: stage}
 	main, err := there.History(ctx, ground.Main)
@@ -72,14 +75,14 @@ func (l *lab) bumpWith(ctx context.Context, stub bool) (out check.Outcome, final
 		return check.Outcome{}, true, err
 	}
 	if main.Tip() == before {
-		return l.fail("a new commit on the remote main", "main is where it was; "+ran, "bump-not-pushed"), false, nil
+		return l.Fail("a new commit on the remote main", "main is where it was; "+ran, "bump-not-pushed"), false, nil
 	}
 	tip := main.Commits[0]
 	if !slices.Equal(tip.Parents, []string{before}) {
-		return l.fail("one new commit on top of the remote main", fmt.Sprintf("a commit on top of %s", orElse(strings.Join(tip.Parents, ", "), "nothing")), "bump-parent"), false, nil
+		return l.Fail("one new commit on top of the remote main", fmt.Sprintf("a commit on top of %s", orElse(strings.Join(tip.Parents, ", "), "nothing")), "bump-parent"), false, nil
 	}
 	if tip.Subject != subject(probeTag) {
-		return l.fail("the message "+subject(probeTag), tip.Subject, "bump-message"), false, nil
+		return l.Fail("the message "+subject(probeTag), tip.Subject, "bump-message"), false, nil
 	}
 	out, err = l.bumpContent(ctx, stage, there, before, tip.SHA)
 	return out, out.State == check.Passed, err
@@ -92,7 +95,7 @@ func (l *lab) bumpContent(ctx context.Context, stage *ground.Stage, there git.Re
 		return check.Outcome{}, err
 	}
 	if changed := strings.Fields(names); !slices.Equal(changed, []string{ground.WebPath}) {
-		return l.fail("a commit that changes "+ground.WebPath+" only", "changed: "+orNothing(changed), "bump-content"), nil
+		return l.Fail("a commit that changes "+ground.WebPath+" only", "changed: "+orNothing(changed), "bump-content"), nil
 	}
 	blobs, err := there.Files(ctx, []string{before, after}, ground.WebPath)
 	if err != nil {
@@ -101,10 +104,10 @@ func (l *lab) bumpContent(ctx context.Context, stage *ground.Stage, there git.Re
 	old, now := ground.ParseWeb(blobs[0].Data), ground.ParseWeb(blobs[1].Data)
 	wanted := "image nginx:" + probeTag + " and all else as it was"
 	if now.Deployment == nil {
-		return l.fail(wanted, now.Problem, "bump-content"), nil
+		return l.Fail(wanted, now.Problem, "bump-content"), nil
 	}
 	if now.Image() != "nginx:"+probeTag {
-		return l.fail(wanted, "image "+now.Image(), "bump-content"), nil
+		return l.Fail(wanted, "image "+now.Image(), "bump-content"), nil
 	}
 	if old.Deployment != nil {
 		for i, c := range now.Deployment.Spec.Template.Spec.Containers {
@@ -113,7 +116,7 @@ func (l *lab) bumpContent(ctx context.Context, stage *ground.Stage, there git.Re
 			}
 		}
 		if !equality.Semantic.DeepEqual(old.Deployment, now.Deployment) {
-			return l.fail(wanted, "something else changed in "+ground.WebPath, "bump-content"), nil
+			return l.Fail(wanted, "something else changed in "+ground.WebPath, "bump-content"), nil
 		}
 	}
 	return check.Pass("it pushed one commit with the new image"), nil
@@ -150,7 +153,7 @@ echo "$new"
 func (l *lab) readsBare(ctx context.Context) bool {
 	res, err := l.Runner.Run(ctx, run.Cmd{Argv: []string{"git", "-C", l.Clone(), "remote", "get-url", "origin"}, Env: git.Env})
 	path, local := git.LocalPath(strings.TrimSpace(string(res.Stdout)), l.Clone())
-	return err == nil && local && sameFolder(path, l.Bare())
+	return err == nil && local && judge.SameFolder(path, l.Bare())
 }
 
 // bumped are the commits on main that brought in 1.28-alpine with the step's message, newest first.
@@ -176,7 +179,7 @@ func (l *lab) bumpCommit(ctx context.Context) (check.Outcome, error) {
 			break
 		}
 	}
-	return l.fail(fmt.Sprintf("a commit %q on main that changes the image", subject(ground.NewTag)), got, hint).With("main", main.Tip()), nil
+	return l.Fail(fmt.Sprintf("a commit %q on main that changes the image", subject(ground.NewTag)), got, hint).With("main", main.Tip()), nil
 }
 
 // bumpSynced wants the cluster to run what main says. Where the learner went on to another tag since, the new image must have been
@@ -204,7 +207,7 @@ func (l *lab) bumpSynced(ctx context.Context) (check.Outcome, error) {
 		got = "image " + ground.ImageOf(d)
 	}
 	if d == nil || ground.ImageOf(d) != want {
-		return l.notYet("Deployment web with image "+want, got, "bump-image"), nil
+		return l.NotYet("Deployment web with image "+want, got, "bump-image"), nil
 	}
 	newImage := "nginx:" + ground.NewTag
 	if want != newImage {
@@ -213,7 +216,7 @@ func (l *lab) bumpSynced(ctx context.Context) (check.Outcome, error) {
 			return check.Outcome{}, err
 		}
 		if !deployed {
-			return l.fail("Deployment web with image "+newImage, got, "bump-image"), nil
+			return l.Fail("Deployment web with image "+newImage, got, "bump-image"), nil
 		}
 	}
 	evidence := out.Evidence

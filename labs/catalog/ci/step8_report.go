@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/judge"
+
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -16,13 +18,13 @@ import (
 // Step 8: what the learner says about who writes where, against what is so.
 func (l *lab) report() []check.Check {
 	return []check.Check{
-		l.check("report-file", l.reportFile),
-		l.check("report-facts", l.reportFacts),
+		l.Check("report-file", l.reportFile),
+		l.Check("report-facts", l.reportFacts),
 	}
 }
 
-func (l *lab) readReport() (*facts, check.Outcome, error) {
-	return l.readFacts(l.Report(), "report-missing", "report-json", "report-field",
+func (l *lab) readReport() (*judge.Facts, check.Outcome, error) {
+	return l.ReadFacts(l.Report(), "report-missing", "report-json", "report-field",
 		"ci_writes", "cd_writes", "ci_can_write_prod", "gate", "deployed_revision", "broken_reached_git")
 }
 
@@ -32,16 +34,16 @@ func (l *lab) reportFile(context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	for _, name := range []string{"ci_writes", "cd_writes", "gate", "deployed_revision"} {
-		if _, ok := f.text(name); !ok {
-			return l.fail(name+" as a string", f.raw(name), "report-field").With("sha256", f.digest), nil
+		if _, ok := f.Text(name); !ok {
+			return l.Differs(f, name+" as a string", name, "report-field"), nil
 		}
 	}
 	for _, name := range []string{"ci_can_write_prod", "broken_reached_git"} {
-		if _, ok := f.boolean(name); !ok {
-			return l.fail(name+" as true or false", f.raw(name), "report-field").With("sha256", f.digest), nil
+		if _, ok := f.Boolean(name); !ok {
+			return l.Differs(f, name+" as true or false", name, "report-field"), nil
 		}
 	}
-	return check.Pass("it has the six fields").With("sha256", f.digest), nil
+	return check.Pass("it has the six fields").With("sha256", f.Digest), nil
 }
 
 func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
@@ -50,8 +52,8 @@ func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	for _, fact := range []struct{ name, want string }{{"ci_writes", "git"}, {"cd_writes", "cluster"}, {"gate", "pre-receive"}} {
-		if got, _ := f.text(fact.name); got != fact.want {
-			return l.fail(fact.name+" as the step names it", f.raw(fact.name), "report-value").With("sha256", f.digest), nil
+		if got, _ := f.Text(fact.name); got != fact.want {
+			return l.Differs(f, fact.name+" as the step names it", fact.name, "report-value"), nil
 		}
 	}
 	client, err := l.Kube()
@@ -62,8 +64,8 @@ func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	if got, _ := f.boolean("ci_can_write_prod"); got != allowed {
-		return l.fail("what the API server says about ci:validator in ci-web", f.raw("ci_can_write_prod"), "report-value").With("accessReview", map[string]any{"allowed": allowed, "reason": reason}), nil
+	if got, _ := f.Boolean("ci_can_write_prod"); got != allowed {
+		return l.Fail("what the API server says about ci:validator in ci-web", f.Raw("ci_can_write_prod"), "report-value").With("accessReview", map[string]any{"allowed": allowed, "reason": reason}), nil
 	}
 	main, err := l.Main(ctx)
 	if err != nil {
@@ -73,37 +75,30 @@ func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
 	if broken == nil {
 		return out, err
 	}
-	name, _ := broken.text("commit")
+	name, _ := broken.Text("commit")
 	_, reached := main.Find(strings.TrimSpace(name))
-	if got, _ := f.boolean("broken_reached_git"); got != reached {
-		return l.fail("whether main's history holds the commit of broken.json", f.raw("broken_reached_git"), "report-value").With("main", main.Tip()), nil
+	if got, _ := f.Boolean("broken_reached_git"); got != reached {
+		return l.Fail("whether main's history holds the commit of broken.json", f.Raw("broken_reached_git"), "report-value").With("main", main.Tip()), nil
 	}
 	return l.reportRevision(ctx, f, main)
 }
 
 // reportRevision accepts what is deployed now, and what was deployed when the report was written if main went on since: a
 // commit that Argo CD deployed, not older than the step before.
-func (l *lab) reportRevision(ctx context.Context, f *facts, main ground.MainHistory) (check.Outcome, error) {
-	client, err := l.Argo()
-	if err != nil {
-		return check.Outcome{}, err
-	}
-	app, err := client.Application(ctx, ground.App)
-	if err != nil {
-		return check.Outcome{}, err
-	}
+func (l *lab) reportRevision(ctx context.Context, f *judge.Facts, main ground.MainHistory) (check.Outcome, error) {
+	app, out, err := l.application(ctx)
 	if app == nil {
-		return l.fail("an Application "+ground.App, "there is none", "app-missing"), nil
+		return out, err
 	}
 	evidence := argo.Evidence(app)
 	now := app.Status.Sync.Revision
-	name, _ := f.text("deployed_revision")
+	name, _ := f.Text("deployed_revision")
 	name = strings.ToLower(strings.TrimSpace(name))
 	commit, known := main.Find(name)
 	if name == now {
 		return check.Pass("it is what is so").With("application", evidence), nil
 	}
-	got := f.raw("deployed_revision")
+	got := f.Raw("deployed_revision")
 	if known {
 		got = fmt.Sprintf("commit %s (%s)", commit.SHA[:7], commit.Subject)
 		since := slices.ContainsFunc(bumped(main), func(b git.Commit) bool { return main.IsAncestor(b.SHA, commit.SHA) })
@@ -111,5 +106,5 @@ func (l *lab) reportRevision(ctx context.Context, f *facts, main ground.MainHist
 			return check.Pass("it was so when commit "+commit.SHA[:7]+" was deployed").With("application", evidence), nil
 		}
 	}
-	return l.fail("status.sync.revision of ci-web", got, "report-revision").With("application", evidence), nil
+	return l.Fail("status.sync.revision of ci-web", got, "report-revision").With("application", evidence), nil
 }

@@ -6,21 +6,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
+	"github.com/cgoa-labs/labctl/labs/ground"
 	"github.com/cgoa-labs/labctl/labs/kube/recorder"
 	"github.com/cgoa-labs/labctl/labs/sandbox"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
-// Stage is a place in which a learner's programs are tried: the real paths, nothing that lasts, and a recorder before the cluster.
+// Stage is a place in which a learner's programs are tried, with a recorder before the cluster for those that log in as CI.
 type Stage struct {
-	*sandbox.Box
-	// CI sees the requests that come by way of ci-kubeconfig and passes on those that change nothing. Admin sees those
-	// that come by way of the administrator's kubeconfigs and passes none on.
-	CI, Admin *recorder.Recorder
-	dir       string
-	stubbed   bool
+	*ground.Stage
+	// CI sees the requests that come by way of ci-kubeconfig and passes on those that change nothing.
+	CI *recorder.Recorder
 }
 
 // Refuse is the word in a manifest that makes the stand-in for validate.sh refuse it.
@@ -38,10 +35,6 @@ exit 0
 
 // NewStage sets a stage. With stub, validate.sh is replaced by a stand-in that refuses what says Refuse.
 func (g *Ground) NewStage(stub bool) (stage *Stage, err error) {
-	scratch, err := g.scratchNow()
-	if err != nil {
-		return nil, err
-	}
 	client, err := g.Kube()
 	if err != nil {
 		return nil, err
@@ -50,138 +43,82 @@ func (g *Ground) NewStage(stub bool) (stage *Stage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stage{stubbed: stub}
+	dir, err := g.ScratchDir("ci.")
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.dir, err = os.MkdirTemp(scratch.Dir, "stage."); err != nil {
-		return nil, fmt.Errorf("set a stage: %w", err)
-	}
 	if s.CI, err = recorder.Start(recorder.Upstream{URL: client.Server(), CA: ca}); err != nil {
 		return nil, err
 	}
-	if s.Admin, err = recorder.Start(recorder.Upstream{}); err != nil {
-		return nil, err
-	}
-	binds, err := g.binds(s, stub)
+	binds, err := g.binds(s.CI, dir, stub)
 	if err != nil {
 		return nil, err
 	}
-	s.Box, err = scratch.Box(sandbox.Options{Copied: g.Copied, Binds: binds, Env: g.env()})
+	s.Stage, err = g.Ground.NewStage(binds...)
 	return s, err
 }
 
-func (g *Ground) env() []string {
-	path := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	if own := os.Getenv("PATH"); own != "" {
-		path = own + ":" + path
-	}
-	return []string{"PATH=" + path, "HOME=" + g.Home, "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "LANG=C.UTF-8", "GIT_TERMINAL_PROMPT=0"}
-}
-
-// binds puts the recorders' kubeconfigs, and the stand-in if it is wanted, in the place of the real files that are there.
-func (g *Ground) binds(s *Stage, stub bool) ([]sandbox.Bind, error) {
-	var binds []sandbox.Bind
-	add := func(from, to string) error {
-		ok, err := Exists(to)
-		if ok {
-			binds = append(binds, sandbox.Bind{From: from, To: to})
-		}
-		return err
-	}
-	ci, admin := filepath.Join(s.dir, "ci-kubeconfig"), filepath.Join(s.dir, "admin-kubeconfig")
-	if ok, err := Exists(g.CIKubeconfig()); err != nil {
+// binds puts the recorder's kubeconfig, and the stand-in if it is wanted, in the place of the real files that are there.
+func (g *Ground) binds(ci *recorder.Recorder, dir string, stub bool) (binds []sandbox.Bind, err error) {
+	if there, err := ground.Exists(g.CIKubeconfig()); err != nil {
 		return nil, err
-	} else if ok {
-		if err := s.CI.Redirect(g.CIKubeconfig(), ci); err != nil {
+	} else if there {
+		redirected := filepath.Join(dir, "ci-kubeconfig")
+		if err := ci.Redirect(g.CIKubeconfig(), redirected); err != nil {
 			return nil, err
 		}
+		binds = append(binds, sandbox.Bind{From: redirected, To: g.CIKubeconfig()})
 	}
-	if err := s.Admin.Stub(admin); err != nil {
-		return nil, err
+	if !stub {
+		return binds, nil
 	}
-	err := errors.Join(
-		add(ci, g.CIKubeconfig()),
-		add(admin, g.Kubeconfig), add(admin, g.AdminCopy()), add(admin, filepath.Join(g.Home, ".kube", "config")))
-	if stub && err == nil {
-		file := filepath.Join(s.dir, "validate")
-		if err := os.WriteFile(file, []byte(validateStub), 0o755); err != nil {
-			return nil, fmt.Errorf("set a stage: %w", err)
-		}
-		err = add(file, g.Validate())
+	file := filepath.Join(dir, "validate")
+	if err := os.WriteFile(file, []byte(validateStub), 0o755); err != nil {
+		return nil, fmt.Errorf("set a stage: %w", err)
 	}
-	return binds, err
+	return ground.InPlaceOf(binds, file, g.Validate())
 }
 
 // Close clears the stage.
 func (s *Stage) Close() error {
 	var err error
-	if s.Box != nil {
-		err = s.Box.Close()
+	if s.Stage != nil {
+		err = s.Stage.Close()
 	}
-	for _, r := range []*recorder.Recorder{s.CI, s.Admin} {
-		if r != nil {
-			err = errors.Join(err, r.Close())
-		}
+	if s.CI != nil {
+		err = errors.Join(err, s.CI.Close())
 	}
 	return err
 }
 
 // Trial is what became of one run of a learner's program.
 type Trial struct {
-	// Code is the exit code; Output the end of what it printed, in one line.
-	Code   int
-	Output string
-	// TimedOut says that it did not end in time, although the guest is well.
-	TimedOut bool
-	// CI and Admin are the requests that it made through the recorders.
-	CI, Admin []recorder.Request
+	ground.Trial
+	// CI are the requests that it made as CI.
+	CI []recorder.Request
 }
-
-// trialTime bounds one run. An emulated guest takes a few seconds for each kubectl.
-const trialTime = 2 * time.Minute
 
 // Try runs a program on the stage. An error means that the guest is in trouble and the run says nothing.
 func (g *Ground) Try(ctx context.Context, s *Stage, cmd run.Cmd) (Trial, error) {
-	late := errors.New("no end in time")
-	tryCtx, cancel := context.WithTimeoutCause(ctx, trialTime, late)
-	defer cancel()
-	res, err := s.Run(tryCtx, cmd)
-	var t Trial
-	var broken [2]error
-	t.CI, broken[0] = s.CI.Take()
-	t.Admin, broken[1] = s.Admin.Take()
-	if ctx.Err() != nil {
-		return t, context.Cause(ctx)
-	}
-	code, exited := run.ExitCode(err)
-	switch {
-	case err == nil:
-	case exited:
-		t.Code = code
-	case errors.Is(err, late):
-		t.TimedOut, t.Code = true, -1
-	default:
+	trial, err := g.Ground.Try(ctx, s.Stage, cmd)
+	requests, broken := s.CI.Take()
+	t := Trial{trial, requests}
+	if err != nil || t.Code == 0 {
 		return t, err
 	}
-	t.Output = run.Tail(append(res.Stdout, res.Stderr...), 600)
-	if t.Code != 0 {
-		if err := errors.Join(broken[0], g.Trouble(ctx)); err != nil {
-			return t, err
-		}
-		for _, r := range t.CI {
-			if r.Trouble {
-				return t, fmt.Errorf("the API server answered %d to %s", r.Status, r)
-			}
+	if broken != nil {
+		return t, broken
+	}
+	for _, r := range t.CI {
+		if r.Trouble {
+			return t, fmt.Errorf("the API server answered %d to %s", r.Status, r)
 		}
 	}
 	return t, nil
-}
-
-// Script is the command that calls a learner's script by its path, as a shell would, also where it has no first line that names
-// an interpreter.
-func Script(path string, args ...string) []string {
-	return append([]string{"sh", "-c", `"$0" "$@"`, path}, args...)
 }

@@ -1,20 +1,16 @@
 package ground
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cgoa-labs/labctl/labs/git"
+	"github.com/cgoa-labs/labctl/labs/ground"
 )
 
 // WebFile is deploy/web.yaml in one commit.
@@ -28,28 +24,10 @@ type WebFile struct {
 	Typo     bool
 }
 
-// Documents splits a YAML file into its documents.
-func Documents(data []byte) ([][]byte, error) {
-	var documents [][]byte
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(bytes.TrimSpace(document)) > 0 {
-			documents = append(documents, document)
-		}
-	}
-}
-
 // ParseWeb reads deploy/web.yaml.
 func ParseWeb(data []byte) WebFile {
 	w := WebFile{Exists: true}
-	documents, err := Documents(data)
+	documents, err := ground.Documents(data)
 	if err != nil {
 		w.Problem = err.Error()
 		return w
@@ -170,7 +148,7 @@ func (m MainHistory) BroughtIn(c git.Commit, bad func(WebFile) bool) bool {
 
 // Main reads the bare repository's main. It is empty where there is no repository or no such branch.
 func (g *Ground) Main(ctx context.Context) (MainHistory, error) {
-	return Once(g, "main", func() (MainHistory, error) { return g.ReadMain(ctx) })
+	return ground.Once(g.Ground, "main", func() (MainHistory, error) { return g.ReadMain(ctx) })
 }
 
 // ReadMain reads the bare repository's main anew.

@@ -6,75 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
+	shared "github.com/cgoa-labs/labctl/labs/ground"
+	"github.com/cgoa-labs/labctl/labs/prompt"
 
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
-	"github.com/cgoa-labs/labctl/labs/git"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
 // Baseline solves step 1.
 func (s *Solution) Baseline(ctx context.Context, log func(string)) error {
 	w := s.start(log)
-	return all(
-		func() error { return w.repositories(ctx) },
+	return prompt.All(
+		func() error { return w.Repositories(ctx) },
 		func() error { return w.firstCommit(ctx) },
 		func() error { return w.application(ctx) },
-		func() error { return w.refresh(ctx) },
-		func() error { return w.waitInStep(ctx, nil) },
+		func() error { return w.follow(ctx, nil) },
 	)
-}
-
-func (w work) repositories(ctx context.Context) error {
-	for _, dir := range []string{w.Work, w.GitRoot} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	bare, err := w.BareRepo().State(ctx)
-	if err != nil {
-		return err
-	}
-	if !bare.Exists {
-		if _, err := w.run(ctx, nil, "", "git", "init", "--quiet", "--bare", "--initial-branch=main", w.Bare()); err != nil {
-			return err
-		}
-	} else if !bare.Repo || !bare.Bare {
-		return &InTheWayError{w.Bare(), "a bare repository"}
-	}
-	clone, err := w.CloneRepo().State(ctx)
-	if err != nil {
-		return err
-	}
-	if !clone.Exists {
-		_, err := w.run(ctx, nil, "", "git", "clone", "--quiet", w.Bare(), w.Clone())
-		return err
-	}
-	if !clone.Repo || clone.Bare {
-		return &InTheWayError{w.Clone(), "a clone"}
-	}
-	url, ok, err := w.CloneRepo().RemoteURL(ctx, "origin")
-	if err != nil {
-		return err
-	}
-	if !ok {
-		_, err = w.git(ctx, "remote", "add", "origin", w.Bare())
-		return err
-	}
-	if path, local := git.LocalPath(url, w.Clone()); local {
-		if real, err := filepath.EvalSymlinks(path); err == nil && real == bare.GitDir {
-			return nil
-		}
-	}
-	_, err = w.git(ctx, "remote", "set-url", "origin", w.Bare())
-	return err
 }
 
 func (w work) firstCommit(ctx context.Context) error {
@@ -86,14 +39,14 @@ func (w work) firstCommit(ctx context.Context) error {
 		return nil
 	}
 	if len(main.Commits) > 0 {
-		err = w.toRemoteMain(ctx)
+		err = w.ToRemoteMain(ctx)
 	} else {
-		_, err = w.git(ctx, "symbolic-ref", "HEAD", ground.Main)
+		_, err = w.Git(ctx, "symbolic-ref", "HEAD", ground.Main)
 	}
 	if err != nil {
 		return err
 	}
-	content, err := File(w.Paths, "web.yaml")
+	content, err := w.file("web.yaml")
 	if err != nil {
 		return err
 	}
@@ -101,7 +54,7 @@ func (w work) firstCommit(ctx context.Context) error {
 		// A learner has written just this; it may be committed already.
 		if _, ok, err := w.CloneRepo().Resolve(ctx, "HEAD"); err == nil && ok {
 			if changed, err := w.CloneRepo().Changed(ctx); err == nil && len(changed) == 0 {
-				_, err := w.git(ctx, "push", "--quiet", "origin", "HEAD:main")
+				_, err := w.Git(ctx, "push", "--quiet", "origin", "HEAD:main")
 				return err
 			}
 		}
@@ -115,7 +68,7 @@ func (w work) application(ctx context.Context) error {
 		return err
 	}
 	good := false
-	if documents, err := ground.Documents(data); err == nil {
+	if documents, err := shared.Documents(data); err == nil {
 		app, err := argo.Parse(documents, ground.App)
 		good = err == nil && app != nil && app.Namespace == "argocd" && argo.Differs(app, w.Wanted()) == nil
 	}
@@ -124,7 +77,7 @@ func (w work) application(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = w.kubectl(ctx, "", "apply", "-f", w.AppFile())
+	_, err = w.Kubectl(ctx, "", "apply", "-f", w.AppFile())
 	return err
 }
 
@@ -136,66 +89,32 @@ func (w work) withReplicasLine(text string) (string, error) {
 	if replicasLine.MatchString(text) {
 		return text, nil
 	}
-	data, err := File(w.Paths, "web.yaml")
+	data, err := w.file("web.yaml")
 	return string(data), err
 }
 
 // Broken solves step 2.
 func (s *Solution) Broken(ctx context.Context, log func(string)) (err error) {
 	w := s.start(log)
-	restore, err := w.openDoor(ctx)
+	restore, err := w.OpenDoor(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, restore()) }()
-	if err := w.toRemoteMain(ctx); err != nil {
+	if err := w.ToRemoteMain(ctx); err != nil {
 		return err
 	}
 	broken, err := w.breakMain(ctx)
 	if err != nil {
 		return err
 	}
-	return all(
-		func() error { return w.refresh(ctx) },
+	return prompt.All(
+		func() error { return w.Refresh(ctx, ground.App) },
 		func() error { return w.observe(ctx, broken) },
 		func() error { return w.revert(ctx, broken) },
-		func() error { return w.adminCopy(ctx) },
-		func() error { return w.refresh(ctx) },
-		func() error { return w.waitInStep(ctx, w.terminator(broken)) },
+		func() error { return w.CopyKubeconfig(ctx) },
+		func() error { return w.follow(ctx, w.terminator(broken)) },
 	)
-}
-
-// openDoor takes step 5's hook out of the way where it is there already, since it would refuse the very commit that this step
-// needs, and returns what puts it back. A solve that was killed in between is made good for by the next one.
-func (w work) openDoor(ctx context.Context) (restore func() error, err error) {
-	hook, err := w.BareRepo().HookPath(ctx, "pre-receive")
-	if err != nil {
-		return nil, err
-	}
-	if err := closeDoor(hook); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(hook, hook+aside); err == nil {
-		w.log("move " + hook + " aside meanwhile")
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	return func() error { return closeDoor(hook) }, nil
-}
-
-const aside = ".aside"
-
-// closeDoor puts back a hook that was moved aside, and never over another.
-func closeDoor(hook string) error {
-	if there, err := ground.Exists(hook + aside); err != nil || !there {
-		return err
-	}
-	if there, err := ground.Exists(hook); err != nil {
-		return err
-	} else if there {
-		return &InTheWayError{hook + aside, "needed, since " + hook + " is there too"}
-	}
-	return os.Rename(hook+aside, hook)
 }
 
 // breakMain makes and pushes the broken commit; one that main is at is used.
@@ -216,7 +135,7 @@ func (w work) breakMain(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if ok, _ := main.TipWeb().Valid(); !ok {
-		data, err := File(w.Paths, "web.yaml")
+		data, err := w.file("web.yaml")
 		if err != nil {
 			return "", err
 		}
@@ -231,7 +150,7 @@ func (w work) breakMain(ctx context.Context) (string, error) {
 	if err := w.commit(ctx, replicasLine.ReplaceAllString(text, "${1}replicas: two"), "web: two replicas, in words", true); err != nil {
 		return "", err
 	}
-	return w.git(ctx, "rev-parse", "HEAD")
+	return w.Git(ctx, "rev-parse", "HEAD")
 }
 
 // observe waits until Argo CD has tried the broken commit and failed, and writes down what it then says.
@@ -243,7 +162,7 @@ func (w work) observe(ctx context.Context, broken string) error {
 		LiveReplicas int    `json:"live_replicas"`
 	}
 	seen.Commit = broken
-	err := w.waitApp(ctx, "Argo CD to fail on "+broken[:7], func(ctx context.Context, client argo.Client) (check.Outcome, error) {
+	err := w.WaitApp(ctx, "Argo CD to fail on "+broken[:7], func(ctx context.Context, client argo.Client) (check.Outcome, error) {
 		app, err := client.Application(ctx, ground.App)
 		if err != nil {
 			return check.Outcome{}, err
@@ -263,23 +182,14 @@ func (w work) observe(ctx context.Context, broken string) error {
 	if err != nil {
 		return err
 	}
-	replicas, err := w.kubectl(ctx, "", "-n", ground.Production, "get", "deploy", ground.Web, "-o", "jsonpath={.spec.replicas}")
+	replicas, err := w.Kubectl(ctx, "", "-n", ground.Production, "get", "deploy", ground.Web, "-o", "jsonpath={.spec.replicas}")
 	if err != nil {
 		return err
 	}
 	if _, err := fmt.Sscan(replicas, &seen.LiveReplicas); err != nil {
 		return fmt.Errorf("read the live replicas %q: %w", replicas, err)
 	}
-	return w.writeJSON(w.Broken(), seen)
-}
-
-func (w work) writeJSON(path string, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	w.log("write " + path)
-	return renameio.WriteFile(path, append(data, '\n'), 0o644)
+	return w.SaveJSON(w.Broken(), seen)
 }
 
 // brokenCommit is the commit that broken.json names.
@@ -304,30 +214,16 @@ func (w work) revert(ctx context.Context, broken string) error {
 	if ok, _ := main.TipWeb().Valid(); ok {
 		return nil
 	}
-	if _, err := w.git(ctx, "revert", "--no-edit", broken); err != nil {
+	if _, err := w.Git(ctx, "revert", "--no-edit", broken); err != nil {
 		// Something else has changed the line since; say what is wanted instead.
-		_, _ = w.git(ctx, "revert", "--abort")
-		data, err := File(w.Paths, "web.yaml")
+		_, _ = w.Git(ctx, "revert", "--abort")
+		data, err := w.file("web.yaml")
 		if err != nil {
 			return err
 		}
 		return w.commit(ctx, string(data), "web: back to a number", true)
 	}
-	_, err = w.git(ctx, "push", "--quiet", "origin", "main")
-	return err
-}
-
-// adminCopy makes the kubeconfig for the argocd command's core mode.
-func (w work) adminCopy(ctx context.Context) error {
-	data, err := os.ReadFile(w.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	w.log("write " + w.AdminCopy())
-	if err := renameio.WriteFile(w.AdminCopy(), data, 0o600); err != nil {
-		return err
-	}
-	_, err = w.kubectl(ctx, "", "config", "--kubeconfig", w.AdminCopy(), "set-context", "--current", "--namespace=argocd")
+	_, err = w.Git(ctx, "push", "--quiet", "origin", "main")
 	return err
 }
 
@@ -340,10 +236,10 @@ func (w work) terminator(broken string) func(context.Context, argo.Standing) err
 			return nil
 		}
 		last = time.Now()
-		_, err := w.run(ctx, []string{"KUBECONFIG=" + w.AdminCopy()}, "", "argocd", "app", "terminate-op", ground.App, "--core")
+		_, err := w.Run(ctx, []string{"KUBECONFIG=" + w.AdminCopy()}, "", "argocd", "app", "terminate-op", ground.App, "--core")
 		if _, exited := run.ExitCode(err); exited {
 			// It may have ended by itself a moment ago; the next look tells.
-			w.log("… " + err.Error())
+			w.Log("… " + err.Error())
 			return nil
 		}
 		return err
@@ -353,7 +249,7 @@ func (w work) terminator(broken string) func(context.Context, argo.Standing) err
 // Blocked solves step 6.
 func (s *Solution) Blocked(ctx context.Context, log func(string)) error {
 	w := s.start(log)
-	if err := w.toRemoteMain(ctx); err != nil {
+	if err := w.ToRemoteMain(ctx); err != nil {
 		return err
 	}
 	text, err := w.webText()
@@ -367,21 +263,20 @@ func (s *Solution) Blocked(ctx context.Context, log func(string)) error {
 		return err
 	}
 	// A shell joins the two outputs in the order in which they come.
-	out, err := w.run(ctx, nil, "", "sh", "-c", `git -C "$0" push origin main 2>&1`, w.Clone())
+	out, err := w.Run(ctx, nil, "", "sh", "-c", `git -C "$0" push origin main 2>&1`, w.Clone())
 	if err == nil {
-		if _, err := w.git(ctx, "revert", "--no-edit", "HEAD"); err == nil {
-			_, _ = w.git(ctx, "push", "--quiet", "origin", "main")
+		if _, err := w.Git(ctx, "revert", "--no-edit", "HEAD"); err == nil {
+			_, _ = w.Git(ctx, "push", "--quiet", "origin", "main")
 		}
 		return errors.New("the push of a misspelt key was taken; is step 5's hook in place?")
 	}
 	if _, exited := run.ExitCode(err); !exited {
 		return err
 	}
-	w.log("write " + w.Blocked())
-	if err := renameio.WriteFile(w.Blocked(), []byte(out+"\n"), 0o644); err != nil {
+	if err := w.Save(w.Blocked(), []byte(out+"\n")); err != nil {
 		return err
 	}
-	_, err = w.git(ctx, "reset", "--quiet", "--hard", "origin/main")
+	_, err = w.Git(ctx, "reset", "--quiet", "--hard", "origin/main")
 	return err
 }
 
@@ -396,7 +291,7 @@ func (s *Solution) Bump(ctx context.Context, log func(string)) error {
 		return err
 	}
 	bump := func(tag string) error {
-		_, err := w.run(ctx, nil, "", w.Bump(), tag)
+		_, err := w.Run(ctx, nil, "", w.Bump(), tag)
 		return err
 	}
 	newImage := "nginx:" + ground.NewTag
@@ -415,8 +310,5 @@ func (s *Solution) Bump(ctx context.Context, log func(string)) error {
 			return err
 		}
 	}
-	return all(
-		func() error { return w.refresh(ctx) },
-		func() error { return w.waitInStep(ctx, nil) },
-	)
+	return w.follow(ctx, nil)
 }
