@@ -89,11 +89,12 @@ var table = map[string]row{
 	"images/build":   {rank: 41},
 	"labs/catalog/*": {rank: 40, guest: true},
 	// What all labs share: words, the places in a guest and what is found there, verdicts on it, reference solutions, and the form of proofs.
-	"labs/text":   {rank: 30, guest: true},
-	"labs/ground": {rank: 31, guest: true},
-	"labs/judge":  {rank: 32, guest: true},
-	"labs/prompt": {rank: 32, guest: true},
-	"labs/proof":  {rank: 30, guest: true},
+	"labs/text":          {rank: 29, guest: true},
+	"labs/ground":        {rank: 31, guest: true},
+	"labs/judge":         {rank: 32, guest: true},
+	"labs/judge/phrases": {rank: 30, guest: true},
+	"labs/prompt":        {rank: 32, guest: true},
+	"labs/proof":         {rank: 30, guest: true},
 	// What a lab's steps share: words, then the places and what is found there, then the reference solution.
 	"labs/catalog/*/text":     {rank: 35, guest: true},
 	"labs/catalog/*/ground":   {rank: 36, guest: true},

@@ -115,7 +115,7 @@ func TestStanding(t *testing.T) {
 			require.Equal(t, tc.state, s.State, s.Got)
 			require.Equal(t, tc.why, s.Why)
 			require.Equal(t, tc.operation, s.Operation)
-			require.NotEmpty(t, s.Got)
+			require.NotEmpty(t, s.Got.String())
 		})
 	}
 }
@@ -202,5 +202,5 @@ func TestHistoryAndEvidence(t *testing.T) {
 	e := argo.Evidence(a)
 	require.Equal(t, "Synced", e["syncStatus"])
 	require.Equal(t, old, e["operationRevision"])
-	require.Contains(t, argo.Describe(a), "operation of 2222222 Running")
+	require.Contains(t, argo.Describe(a).String(), "operation of 2222222 Running")
 }

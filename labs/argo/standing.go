@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
 
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -32,7 +34,7 @@ type Standing struct {
 	State check.State
 	// Why is empty where State is passed.
 	Why Why
-	Got string
+	Got text.Phrase
 	// Operation is the revision that an operation under way applies, empty where there is none or it does not say.
 	Operation string
 }
@@ -103,26 +105,29 @@ func operationOf(state *v1alpha1.OperationState) *v1alpha1.Operation {
 }
 
 // Describe says in one line how an Application is.
-func Describe(app *v1alpha1.Application) string {
+func Describe(app *v1alpha1.Application) text.Phrase {
 	status := app.Status
-	words := []string{"sync " + orNone(string(status.Sync.Status)) + " at " + short(status.Sync.Revision), "health " + orNone(string(status.Health.Status))}
+	said := []text.Phrase{
+		text.Say("sync %s at %s", orNotKnown(string(status.Sync.Status)), text.Commit(status.Sync.Revision)),
+		text.Say("health %s", orNotKnown(string(status.Health.Status))),
+	}
 	if op := status.OperationState; op != nil {
-		revision := ""
+		operation := text.Say("operation %s", string(op.Phase))
 		if op.Operation.Sync != nil && op.Operation.Sync.Revision != "" {
-			revision = " of " + short(op.Operation.Sync.Revision)
+			operation = text.Say("operation of %s %s", text.Commit(op.Operation.Sync.Revision), string(op.Phase))
 		}
-		words = append(words, "operation"+revision+" "+string(op.Phase))
+		said = append(said, operation)
 		if !op.Phase.Successful() && op.Message != "" {
-			words = append(words, `"`+cut(op.Message)+`"`)
+			said = append(said, text.Verbatim(`"`+cut(op.Message)+`"`))
 		}
 	}
 	for _, c := range status.Conditions {
-		words = append(words, c.Type+": "+cut(c.Message))
+		said = append(said, text.Verbatim(c.Type+": "+cut(c.Message)))
 	}
 	if _, asked := app.Annotations[v1alpha1.AnnotationKeyRefresh]; asked {
-		words = append(words, "a refresh is asked for")
+		said = append(said, text.Say("a refresh is asked for"))
 	}
-	return strings.Join(words, ", ")
+	return text.List(said...)
 }
 
 // Evidence is the part of an Application's status that a verdict rests on.
@@ -164,18 +169,11 @@ func History(app *v1alpha1.Application) []Deployment {
 	return history
 }
 
-func orNone(s string) string {
+func orNotKnown(s string) text.Phrase {
 	if s == "" {
-		return "not known"
+		return text.Say("not known")
 	}
-	return s
-}
-
-func short(sha string) string {
-	if sha == "" {
-		return "no commit"
-	}
-	return sha[:min(7, len(sha))]
+	return text.Verbatim(s)
 }
 
 func cut(s string) string {

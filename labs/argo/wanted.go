@@ -1,11 +1,12 @@
 package argo
 
 import (
-	"fmt"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
 )
@@ -24,7 +25,10 @@ func Tag(name string) []string    { return []string{name, "refs/tags/" + name} }
 func Commit(sha string) []string  { return []string{sha} }
 
 // Difference is one field that is not as wanted.
-type Difference struct{ Field, Wanted, Got string }
+type Difference struct {
+	Field       string
+	Wanted, Got text.Phrase
+}
 
 // The two ways to write "this cluster".
 const (
@@ -36,14 +40,17 @@ const (
 // however it is written.
 func Differs(app *v1alpha1.Application, w Wanted) *Difference {
 	spec := app.Spec
+	say := func(field string, want, got text.Phrase) *Difference {
+		return &Difference{Field: field, Wanted: text.Say("spec.%s %s", field, want), Got: text.Say("spec.%s %s", field, got)}
+	}
 	diff := func(field, want, got string) *Difference {
 		if got == "" {
-			got = "nothing"
+			return say(field, text.Verbatim(want), text.Say("nothing"))
 		}
-		return &Difference{Field: field, Wanted: "spec." + field + " " + want, Got: "spec." + field + " " + got}
+		return say(field, text.Verbatim(want), text.Verbatim(got))
 	}
 	if len(spec.Sources) > 0 || spec.Source == nil {
-		return diff("source", "one source", fmt.Sprintf("%d in sources", len(spec.Sources)))
+		return say("source", text.Say("one source"), text.Say("%d in sources", len(spec.Sources)))
 	}
 	source, to := spec.Source, spec.Destination
 	automated := &v1alpha1.SyncPolicyAutomated{}
@@ -67,7 +74,7 @@ func Differs(app *v1alpha1.Application, w Wanted) *Difference {
 	case to.Namespace != w.Namespace:
 		return diff("destination.namespace", w.Namespace, to.Namespace)
 	case server != inClusterServer && to.Name != inClusterName || server != "" && to.Name != "":
-		return diff("destination", "this cluster: server "+inClusterServer+" or name "+inClusterName, strings.TrimSpace(to.Server+" "+to.Name))
+		return say("destination", text.Say("this cluster: server %s or name %s", inClusterServer, inClusterName), text.Verbatim(strings.TrimSpace(to.Server+" "+to.Name)))
 	case spec.SyncPolicy == nil || spec.SyncPolicy.Automated == nil || automated.Enabled != nil && !*automated.Enabled:
 		return diff("syncPolicy.automated", "on", "off")
 	case !automated.GetPrune():

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/cgoa-labs/labctl/labs/check"
 )
 
@@ -22,7 +24,7 @@ type Facts struct {
 func (j *Judge) ReadFacts(path, missing, malformed, field string, names ...string) (*Facts, check.Outcome, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, j.Fail("a file "+path, "there is none", missing), nil
+		return nil, j.Fail(text.Say("a file %s", path), text.Say("there is none"), missing), nil
 	}
 	if err != nil {
 		return nil, check.Outcome{}, err
@@ -38,11 +40,11 @@ func (j *Judge) ReadFacts(path, missing, malformed, field string, names ...strin
 		}
 	}
 	if err != nil {
-		return nil, j.Fail("one JSON object", err.Error(), malformed).With("sha256", f.Digest), nil
+		return nil, j.Fail(text.Say("one JSON object"), text.Verbatim(err.Error()), malformed).With("sha256", f.Digest), nil
 	}
 	for _, name := range names {
 		if raw, ok := f.fields[name]; !ok || string(raw) == "null" {
-			return nil, j.Fail("a field "+name, "it is not there", field).With("sha256", f.Digest), nil
+			return nil, j.Fail(text.Say("a field %s", name), text.Say("it is not there"), field).With("sha256", f.Digest), nil
 		}
 	}
 	return f, check.Outcome{}, nil
@@ -98,6 +100,6 @@ func (f *Facts) Raw(name string) string {
 }
 
 // Differs fails what a field says.
-func (j *Judge) Differs(f *Facts, wanted, name, hint string) check.Outcome {
-	return j.Fail(wanted, f.Raw(name), hint).With("sha256", f.Digest)
+func (j *Judge) Differs(f *Facts, wanted text.Phrase, name, hint string) check.Outcome {
+	return j.Fail(wanted, text.Verbatim(f.Raw(name)), hint).With("sha256", f.Digest)
 }

@@ -2,8 +2,9 @@ package judge
 
 import (
 	"context"
-	"fmt"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/labs/ground"
@@ -23,14 +24,14 @@ func (j *Judge) FreshApps(names ...string) func(context.Context) (check.Outcome,
 				return check.Outcome{}, err
 			}
 			if app != nil {
-				got := "it is there"
+				got := text.Say("it is there")
 				if app.DeletionTimestamp != nil {
-					got = "it is being deleted, held by " + strings.Join(app.Finalizers, ", ")
+					got = text.Say("it is being deleted, held by %s", strings.Join(app.Finalizers, ", "))
 				}
-				return j.Fail("no Application "+name, got, "left"), nil
+				return j.Fail(text.Say("no Application %s", name), got, "left"), nil
 			}
 		}
-		return check.Pass("none"), nil
+		return j.Pass(text.Say("none")), nil
 	}
 }
 
@@ -47,10 +48,10 @@ func (j *Judge) FreshNamespaces(names ...string) func(context.Context) (check.Ou
 				return check.Outcome{}, err
 			}
 			if ns != nil {
-				return j.Fail("none of them", fmt.Sprintf("namespace %s is there, %s", name, ns.Status.Phase), "left"), nil
+				return j.Fail(text.Say("none of them"), text.Say("namespace %s is there, %s", name, ns.Status.Phase), "left"), nil
 			}
 		}
-		return check.Pass("none"), nil
+		return j.Pass(text.Say("none")), nil
 	}
 }
 
@@ -63,10 +64,10 @@ func (j *Judge) FreshFiles(context.Context) (check.Outcome, error) {
 			return check.Outcome{}, err
 		}
 		if there {
-			return j.Fail("neither "+work+" nor "+bare, path+" is there", "left"), nil
+			return j.Fail(text.Say("neither %s nor %s", work, bare), text.Say("%s is there", path), "left"), nil
 		}
 	}
-	return check.Pass("none"), nil
+	return j.Pass(text.Say("none")), nil
 }
 
 // FreshScratch asks whether no scratch folder of a verify that is gone is left.
@@ -76,7 +77,7 @@ func (j *Judge) FreshScratch(context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if len(left) > 0 {
-		return j.Fail("none", strings.Join(left, ", "), "left"), nil
+		return j.Fail(text.Say("none"), text.Verbatim(strings.Join(left, ", ")), "left"), nil
 	}
-	return check.Pass("none"), nil
+	return j.Pass(text.Say("none")), nil
 }

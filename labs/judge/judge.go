@@ -8,24 +8,37 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/labs/ground"
+	"github.com/cgoa-labs/labctl/labs/judge/phrases"
 	"github.com/cgoa-labs/labctl/labs/text"
 )
 
 // Judge gives verdicts on one lab.
 type Judge struct {
-	g       *ground.Ground
-	text    text.Text
+	g    *ground.Ground
+	text text.Text
+	// said are the phrases of all labs and of this one.
+	said    map[string]string
 	missing []error
 }
 
-// New is a Judge on a ground with a lab's words.
-func New(g *ground.Ground, t text.Text) *Judge { return &Judge{g: g, text: t} }
+// New is a Judge on a ground with a lab's words. Words that all labs share and that cannot be read are missing when the lab is put together.
+func New(g *ground.Ground, t text.Text) *Judge {
+	j := &Judge{g: g, text: t, said: map[string]string{}}
+	shared, err := phrases.In(t.Language)
+	if err != nil {
+		j.missing = append(j.missing, err)
+	}
+	maps.Copy(j.said, shared)
+	maps.Copy(j.said, t.Phrases)
+	return j
+}
 
 // Part is one step without its words.
 type Part struct {
@@ -61,14 +74,19 @@ func (j *Judge) Check(id string, ask func(context.Context) (check.Outcome, error
 	return check.Check{ID: id, Title: title, Ask: ask}
 }
 
-// Fail and NotYet are outcomes with the hint of that key.
-func (j *Judge) Fail(wanted, got, hint string) check.Outcome {
-	return check.Fail(wanted, got, j.Hint(hint))
+// Fail, NotYet and Pass are outcomes in the lab's language; hint is the key of one.
+func (j *Judge) Fail(wanted, got text.Phrase, hint string) check.Outcome {
+	return check.Fail(j.In(wanted), j.In(got), j.Hint(hint))
 }
 
-func (j *Judge) NotYet(wanted, got, hint string) check.Outcome {
-	return check.NotYet(wanted, got, j.Hint(hint))
+func (j *Judge) NotYet(wanted, got text.Phrase, hint string) check.Outcome {
+	return check.NotYet(j.In(wanted), j.In(got), j.Hint(hint))
 }
+
+func (j *Judge) Pass(got text.Phrase) check.Outcome { return check.Pass(j.In(got)) }
+
+// In is a phrase in the lab's language.
+func (j *Judge) In(p text.Phrase) string { return p.In(j.said) }
 
 // Hint is the hint of that key.
 func (j *Judge) Hint(key string) string {
@@ -81,12 +99,12 @@ func (j *Judge) Hint(key string) string {
 
 // Standing turns what keeps an Application from being in step into an outcome.
 func (j *Judge) Standing(s argo.Standing) check.Outcome {
-	out := check.Outcome{State: s.State, Wanted: "Synced at the newest commit, Healthy, no operation under way", Got: s.Got}
+	out := check.Outcome{State: s.State, Got: j.In(s.Got)}
 	if s.Why != "" {
 		out.Hint = j.Hint(string(s.Why))
 	}
-	if s.State == check.Passed {
-		out.Wanted = ""
+	if s.State != check.Passed {
+		out.Wanted = j.In(text.Say("Synced at the newest commit, Healthy, no operation under way"))
 	}
 	return out
 }
@@ -96,19 +114,19 @@ func (j *Judge) Executable(path, missing, notExecutable string) (check.Outcome, 
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return j.Fail("an executable file "+path, "there is none", missing), nil
+		return j.Fail(text.Say("an executable file %s", path), text.Say("there is none"), missing), nil
 	case err != nil:
 		return check.Outcome{}, err
 	case !info.Mode().IsRegular():
-		return j.Fail("an executable file "+path, "it is no regular file", missing), nil
+		return j.Fail(text.Say("an executable file %s", path), text.Say("it is no regular file"), missing), nil
 	case info.Mode().Perm()&0o111 == 0:
-		return j.Fail("an executable file "+path, fmt.Sprintf("its mode is %04o", info.Mode().Perm()), notExecutable), nil
+		return j.Fail(text.Say("an executable file %s", path), text.Say("its mode is %04o", info.Mode().Perm()), notExecutable), nil
 	}
 	digest, err := FileDigest(path)
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	return check.Pass(fmt.Sprintf("%s, mode %04o", path, info.Mode().Perm())).With("sha256", digest), nil
+	return j.Pass(text.Say("%s, mode %04o", path, info.Mode().Perm())).With("sha256", digest), nil
 }
 
 // Digest is the sha256 of data, FileDigest that of a file.

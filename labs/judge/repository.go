@@ -8,51 +8,53 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/labs/git"
 )
 
 // BareCheck asks for the lab's bare repository.
 func (j *Judge) BareCheck(ctx context.Context) (check.Outcome, error) {
-	wanted := "a bare repository " + j.g.At.Bare()
+	wanted := text.Say("a bare repository %s", j.g.At.Bare())
 	state, err := j.g.BareRepo().State(ctx)
 	switch {
 	case err != nil:
 		return check.Outcome{}, err
 	case !state.Exists:
-		return j.Fail(wanted, "there is nothing", "bare-missing"), nil
+		return j.Fail(wanted, text.Say("there is nothing"), "bare-missing"), nil
 	case !state.Repo:
-		return j.Fail(wanted, "it is no repository", "bare-missing"), nil
+		return j.Fail(wanted, text.Say("it is no repository"), "bare-missing"), nil
 	case !state.Bare:
-		return j.Fail(wanted, "it has a work tree", "bare-not-bare"), nil
+		return j.Fail(wanted, text.Say("it has a work tree"), "bare-not-bare"), nil
 	}
-	return check.Pass(j.g.At.Bare()), nil
+	return j.Pass(text.Verbatim(j.g.At.Bare())), nil
 }
 
 // CloneCheck asks for the lab's clone, which pushes to the bare repository.
 func (j *Judge) CloneCheck(ctx context.Context) (check.Outcome, error) {
 	bare, clone := j.g.At.Bare(), j.g.At.Clone()
-	wanted := fmt.Sprintf("a clone %s whose origin is %s", clone, bare)
+	wanted := text.Say("a clone %s whose origin is %s", clone, bare)
 	state, err := j.g.CloneRepo().State(ctx)
 	switch {
 	case err != nil:
 		return check.Outcome{}, err
 	case !state.Exists:
-		return j.Fail(wanted, "there is nothing", "clone-missing"), nil
+		return j.Fail(wanted, text.Say("there is nothing"), "clone-missing"), nil
 	case !state.Repo || state.Bare:
-		return j.Fail(wanted, "it is no repository with a work tree", "clone-missing"), nil
+		return j.Fail(wanted, text.Say("it is no repository with a work tree"), "clone-missing"), nil
 	}
 	url, ok, err := j.g.CloneRepo().RemoteURL(ctx, "origin")
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if !ok {
-		return j.Fail(wanted, "it has no remote origin", "clone-origin"), nil
+		return j.Fail(wanted, text.Say("it has no remote origin"), "clone-origin"), nil
 	}
 	if path, local := git.LocalPath(url, clone); !local || !SameFolder(path, bare) {
-		return j.Fail(wanted, "origin is "+url, "clone-origin"), nil
+		return j.Fail(wanted, text.Say("origin is %s", url), "clone-origin"), nil
 	}
-	return check.Pass("origin is " + url), nil
+	return j.Pass(text.Say("origin is %s", url)), nil
 }
 
 // SameFolder reports whether two paths lead to the same folder.
@@ -75,7 +77,7 @@ func (j *Judge) HookCheck(ctx context.Context) (check.Outcome, error) {
 	}
 	out, err := j.Executable(hook, "hook-missing", "hook-not-executable")
 	if err == nil && out.State == check.Passed && path != hook {
-		return j.Fail("a hook that git runs", "core.hooksPath leads git to "+path, "hook-missing"), nil
+		return j.Fail(text.Say("a hook that git runs"), text.Say("core.hooksPath leads git to %s", path), "hook-missing"), nil
 	}
 	return out, err
 }
@@ -85,18 +87,18 @@ var colours = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
 // ReadOutput reads a file in which a learner saved what a command printed, without colours and carriage returns. Where there is none or it
 // is empty, the outcome says so with the hint missing.
-func (j *Judge) ReadOutput(path, wanted, missing string) (output, digest string, out check.Outcome, err error) {
+func (j *Judge) ReadOutput(path string, wanted text.Phrase, missing string) (output, digest string, out check.Outcome, err error) {
 	data, err := os.ReadFile(path)
-	wanted += " in " + path
+	wanted = text.Say("%s in %s", wanted, path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", "", j.Fail(wanted, "there is no such file", missing), nil
+		return "", "", j.Fail(wanted, text.Say("there is no such file"), missing), nil
 	case err != nil:
 		return "", "", check.Outcome{}, err
 	}
 	output, digest = strings.ReplaceAll(colours.ReplaceAllString(string(data), ""), "\r", "\n"), Digest(data)
 	if strings.TrimSpace(output) == "" {
-		return "", digest, j.Fail(wanted, "the file is empty", missing).With("sha256", digest), nil
+		return "", digest, j.Fail(wanted, text.Say("the file is empty"), missing).With("sha256", digest), nil
 	}
 	return output, digest, check.Outcome{}, nil
 }

@@ -35,9 +35,9 @@ func (a Access) String() string {
 		resource += "." + a.Group
 	}
 	if a.Namespace == "" {
-		return a.Verb + " " + resource + " in all namespaces"
+		return a.Verb + " " + resource + " -A"
 	}
-	return a.Verb + " " + resource + " in " + a.Namespace
+	return a.Verb + " " + resource + " -n " + a.Namespace
 }
 
 // Allowed asks the API server whether the account may do it, and gives the server's reason.

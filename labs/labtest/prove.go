@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/judge/phrases"
 	"github.com/cgoa-labs/labctl/labs/proof"
 	"github.com/cgoa-labs/labctl/labs/text"
 )
@@ -204,6 +206,30 @@ func Whole(t *testing.T, lab labs.Lab, words text.Text, p Proof, code ...string)
 	}
 	translated(t, lab.ID, words)
 	fresh(t, lab.ID)
+	spoken(t)
+}
+
+// spoken wants the phrases of the lab's own checks in every language, each once: here, or among those that all labs share.
+func spoken(t *testing.T) {
+	said := Phrases(t, ".", "ground")
+	for _, language := range text.Languages {
+		if language == text.Native {
+			continue
+		}
+		shared, err := phrases.In(language)
+		require.NoError(t, err)
+		data, err := os.ReadFile("text/" + language + ".yaml")
+		require.NoError(t, err)
+		words, err := text.Parse("", language, data)
+		require.NoError(t, err)
+		for phrase := range words.Phrases {
+			require.NotEmpty(t, said[phrase], "%s: words for %q, which no check says", language, phrase)
+			require.Empty(t, shared[phrase], "%s: all labs have words for %q", language, phrase)
+		}
+		all := maps.Clone(shared)
+		maps.Copy(all, words.Phrases)
+		Translated(t, language, said, all)
+	}
 }
 
 // fresh wants no text that was translated from other words than its source has now. TRANSLATED=1 says that all of them were looked at again.

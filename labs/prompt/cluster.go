@@ -66,7 +66,7 @@ func (p *Prompt) WaitInStep(ctx context.Context, app, want string, meanwhile fun
 				return check.Outcome{}, err
 			}
 		}
-		return check.Outcome{State: standing.State, Got: standing.Got}, nil
+		return check.Outcome{State: standing.State, Got: standing.Got.String()}, nil
 	})
 }
 

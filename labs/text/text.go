@@ -22,6 +22,10 @@ type Text struct {
 	// Checks are the checks' titles by their IDs; Hints are sentences by their keys.
 	Checks map[string]string `json:"checks"`
 	Hints  map[string]string `json:"hints"`
+	// Phrases are what checks say, by the phrase in English, which is the program's own.
+	Phrases map[string]string `json:"phrases"`
+	// Language is what the text was asked for in.
+	Language string `json:"-"`
 }
 
 // Step is one step's text.
@@ -40,6 +44,9 @@ var Languages = []string{"en", "ja", "ko", "zh"}
 
 // Source is the language that texts are written in first, and that stands in where another has nothing.
 const Source = "ko"
+
+// Native is the language in which checks say what they found, unless a text has other words for it.
+const Native = "en"
 
 // Parse reads a text; a key that it does not know is an error. lab and file say whose it is.
 func Parse(lab, file string, data []byte) (Text, error) {
@@ -62,6 +69,7 @@ func Open(lab string, files fs.FS, language string) (Text, error) {
 		return Parse(lab, file, data)
 	}
 	wanted, err := read(language)
+	wanted.Language = language
 	if language == Source || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return wanted, err
 	}

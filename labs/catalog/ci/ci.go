@@ -4,11 +4,13 @@ package ci
 import (
 	"context"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/solution"
-	"github.com/cgoa-labs/labctl/labs/catalog/ci/text"
+	own "github.com/cgoa-labs/labctl/labs/catalog/ci/text"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/labs/judge"
 	"github.com/cgoa-labs/labctl/provision/run"
@@ -19,7 +21,7 @@ const ID = ground.Lab
 
 // Lab is lab ci on the given places; r runs the guest's programs. What it says is in the given language, as far as it was translated.
 func Lab(p ground.Paths, r run.Runner, language string) (labs.Lab, error) {
-	words, err := text.In(language)
+	words, err := own.In(language)
 	if err != nil {
 		return labs.Lab{}, err
 	}
@@ -60,9 +62,9 @@ func (l *lab) freshGrants(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if len(grants) > 0 {
-		return l.Fail("none", grants[0].String(), "left"), nil
+		return l.Fail(text.Say("none"), text.Verbatim(grants[0].String()), "left"), nil
 	}
-	return check.Pass("none"), nil
+	return l.Pass(text.Say("none")), nil
 }
 
 // application is the lab's Application. Where there is none, the outcome says so.
@@ -79,5 +81,5 @@ func (l *lab) application(ctx context.Context) (*argo.Application, check.Outcome
 }
 
 func (l *lab) noApplication() check.Outcome {
-	return l.Fail("an Application "+ground.App+" in namespace argocd", "there is none", "app-missing")
+	return l.Fail(text.Say("an Application %s in namespace argocd", ground.App), text.Say("there is none"), "app-missing")
 }

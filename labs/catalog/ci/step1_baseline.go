@@ -3,9 +3,11 @@ package ci
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
+
+	"github.com/cgoa-labs/labctl/bootstrap"
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	shared "github.com/cgoa-labs/labctl/labs/ground"
 	"github.com/cgoa-labs/labctl/labs/judge"
@@ -29,20 +31,20 @@ func (l *lab) baseline() []check.Check {
 }
 
 func (l *lab) baselineCommit(ctx context.Context) (check.Outcome, error) {
-	wanted := fmt.Sprintf("a commit on main whose %s is a Deployment web with image %s", ground.WebPath, ground.FirstImage)
+	wanted := text.Say("a commit on main whose %s is a Deployment web with image %s", ground.WebPath, ground.FirstImage)
 	main, err := l.Main(ctx)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if len(main.Commits) == 0 {
-		return l.Fail(wanted, "the bare repository has no branch main", "main-missing"), nil
+		return l.Fail(wanted, text.Say("the bare repository has no branch main"), "main-missing"), nil
 	}
 	if found := main.Baselines(); len(found) > 0 {
 		first := found[len(found)-1]
-		return check.Pass("commit "+first[:7]).With("commit", first), nil
+		return l.Pass(text.Say("commit %s", first[:7])).With("commit", first), nil
 	}
 	// The oldest commit that has the file is the one that was meant.
-	got, hint := "no commit has "+ground.WebPath, "main-missing"
+	got, hint := text.Say("no commit has %s", ground.WebPath), "main-missing"
 	for _, c := range slices.Backward(main.Commits) {
 		web := main.Web[c.SHA]
 		if !web.Exists {
@@ -50,10 +52,10 @@ func (l *lab) baselineCommit(ctx context.Context) (check.Outcome, error) {
 		}
 		hint = "baseline-wrong"
 		if ok, problem := web.Valid(); !ok {
-			got = fmt.Sprintf("commit %s: %s", c.SHA[:7], problem)
+			got = text.Say("commit %s: %s", c.SHA[:7], problem)
 			break
 		}
-		got = fmt.Sprintf("commit %s: the image is %s", c.SHA[:7], web.Image())
+		got = text.Say("commit %s: the image is %s", c.SHA[:7], web.Image())
 		if web.Image() != ground.FirstImage && len(main.Commits) == 1 && len(c.Parents) == 0 && web.Image() == "nginx:"+ground.NewTag {
 			hint = "baseline-rewritten"
 		}
@@ -63,31 +65,31 @@ func (l *lab) baselineCommit(ctx context.Context) (check.Outcome, error) {
 }
 
 func (l *lab) appFile(context.Context) (check.Outcome, error) {
-	wanted := "an Application " + ground.App + " in " + l.AppFile()
+	wanted := text.Say("an Application %s in %s", ground.App, l.AppFile())
 	data, err := os.ReadFile(l.AppFile())
 	if errors.Is(err, os.ErrNotExist) {
-		return l.Fail(wanted, "there is no such file", "app-file-missing"), nil
+		return l.Fail(wanted, text.Say("there is no such file"), "app-file-missing"), nil
 	}
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	documents, err := shared.Documents(data)
 	if err != nil {
-		return l.Fail(wanted, err.Error(), "app-file-yaml"), nil
+		return l.Fail(wanted, text.Verbatim(err.Error()), "app-file-yaml"), nil
 	}
 	app, err := argo.Parse(documents, ground.App)
 	switch {
 	case err != nil:
-		return l.Fail(wanted, err.Error(), "app-file-yaml"), nil
+		return l.Fail(wanted, text.Verbatim(err.Error()), "app-file-yaml"), nil
 	case app == nil:
-		return l.Fail(wanted, "the file has none", "app-file-none"), nil
+		return l.Fail(wanted, text.Say("the file has none"), "app-file-none"), nil
 	case app.Namespace != "" && app.Namespace != "argocd":
-		return l.Fail("metadata.namespace argocd", "metadata.namespace "+app.Namespace, "app-file-field"), nil
+		return l.Fail(text.Say("metadata.namespace %s", bootstrap.ArgoNamespace), text.Say("metadata.namespace %s", app.Namespace), "app-file-field"), nil
 	}
 	if wrong := argo.Differs(app, l.Wanted()); wrong != nil {
 		return l.Fail(wrong.Wanted, wrong.Got, "app-file-field"), nil
 	}
-	return check.Pass("it says what was asked").With("sha256", judge.Digest(data)), nil
+	return l.Pass(text.Say("it says what was asked")).With("sha256", judge.Digest(data)), nil
 }
 
 func (l *lab) appLive(ctx context.Context) (check.Outcome, error) {
@@ -98,7 +100,7 @@ func (l *lab) appLive(ctx context.Context) (check.Outcome, error) {
 	if wrong := argo.Differs(app, l.Wanted()); wrong != nil {
 		return l.Fail(wrong.Wanted, wrong.Got, "app-field").With("application", argo.Evidence(app)), nil
 	}
-	return check.Pass("it is as asked"), nil
+	return l.Pass(text.Say("it is as asked")), nil
 }
 
 // appDeployed asks whether the baseline has been deployed. Once it has, later commits are for later steps to judge: main may be
@@ -123,20 +125,20 @@ func (l *lab) appDeployed(ctx context.Context) (check.Outcome, error) {
 	baselines := main.Baselines()
 	for _, revision := range argo.Deployed(app) {
 		if slices.Contains(baselines, revision) && app.Status.Health.Status == "Healthy" {
-			return check.Pass("commit "+revision[:7]+" was deployed, "+argo.Describe(app)).With("application", evidence), nil
+			return l.Pass(text.Say("commit %s was deployed, %s", revision[:7], argo.Describe(app))).With("application", evidence), nil
 		}
 	}
 	if standing.State == check.Passed {
-		return check.Pass(standing.Got).With("application", evidence), nil
+		return l.Pass(standing.Got).With("application", evidence), nil
 	}
 	if ok, problem := main.TipWeb().Valid(); !ok {
-		return l.Fail("the baseline Synced and Healthy", problem+"; "+standing.Got, "main-broken-early").With("application", evidence), nil
+		return l.Fail(text.Say("the baseline Synced and Healthy"), text.Say("%s; %s", problem, standing.Got), "main-broken-early").With("application", evidence), nil
 	}
 	return l.Standing(standing).With("application", evidence), nil
 }
 
 func (l *lab) webReady(ctx context.Context) (check.Outcome, error) {
-	wanted := fmt.Sprintf("Deployment web in namespace %s with %d of %d replicas ready", ground.Production, ground.Replicas, ground.Replicas)
+	wanted := text.Say("Deployment web in namespace %s with %d of %d replicas ready", ground.Production, ground.Replicas, ground.Replicas)
 	client, err := l.Kube()
 	if err != nil {
 		return check.Outcome{}, err
@@ -146,18 +148,18 @@ func (l *lab) webReady(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if d == nil {
-		return l.NotYet(wanted, "it is not there", "progressing"), nil
+		return l.NotYet(wanted, text.Say("it is not there"), "progressing"), nil
 	}
 	want := int32(0)
 	if d.Spec.Replicas != nil {
 		want = *d.Spec.Replicas
 	}
-	got := fmt.Sprintf("%d of %d ready, image %s", d.Status.ReadyReplicas, want, ground.ImageOf(d))
+	got := text.Say("%d of %d ready, image %s", d.Status.ReadyReplicas, want, ground.ImageOf(d))
 	switch {
 	case want != ground.Replicas:
 		return l.NotYet(wanted, got, "web-not-ready"), nil // self-heal is to put it back
 	case d.Status.ReadyReplicas < ground.Replicas:
 		return l.NotYet(wanted, got, "web-not-ready"), nil
 	}
-	return check.Pass(got), nil
+	return l.Pass(got), nil
 }

@@ -2,8 +2,9 @@ package ci
 
 import (
 	"context"
-	"fmt"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/judge"
 
@@ -37,13 +38,13 @@ func (l *lab) brokenFile(context.Context) (check.Outcome, error) {
 	}
 	for _, name := range []string{"commit", "sync_status", "operation_message"} {
 		if _, ok := f.Text(name); !ok {
-			return l.Differs(f, name+" as a string", name, "broken-field"), nil
+			return l.Differs(f, text.Say("%s as a string", name), name, "broken-field"), nil
 		}
 	}
 	if _, ok := f.Number("live_replicas"); !ok {
-		return l.Differs(f, "live_replicas as a whole number", "live_replicas", "broken-field"), nil
+		return l.Differs(f, text.Say("live_replicas as a whole number"), "live_replicas", "broken-field"), nil
 	}
-	return check.Pass("it has the four fields").With("sha256", f.Digest), nil
+	return l.Pass(text.Say("it has the four fields")).With("sha256", f.Digest), nil
 }
 
 // brokenString is what the step is about: a string where the API wants a number.
@@ -56,7 +57,7 @@ func (l *lab) brokenCommit(ctx context.Context) (check.Outcome, error) {
 	}
 	name, _ := f.Text("commit")
 	name = strings.TrimSpace(name)
-	wanted := "the commit on main that changed replicas to the string two"
+	wanted := text.Say("the commit on main that changed replicas to the string two")
 	main, err := l.Main(ctx)
 	if err != nil {
 		return check.Outcome{}, err
@@ -75,14 +76,14 @@ func (l *lab) brokenCommit(ctx context.Context) (check.Outcome, error) {
 			}
 		}
 		if known {
-			return l.Fail(wanted, name+" is a commit, but not in main's history", "broken-rewritten").With("main", main.Tip()), nil
+			return l.Fail(wanted, text.Say("%s is a commit, but not in main's history", name), "broken-rewritten").With("main", main.Tip()), nil
 		}
-		return l.Fail(wanted, fmt.Sprintf("%q, which names no commit", name), "broken-unknown-commit").With("main", main.Tip()), nil
+		return l.Fail(wanted, text.Say("%q, which names no commit", name), "broken-unknown-commit").With("main", main.Tip()), nil
 	}
 	if !main.BroughtIn(commit, brokenString) {
-		return l.Fail(wanted, fmt.Sprintf("commit %s (%s), which did not", commit.SHA[:7], commit.Subject), "broken-wrong-commit").With("commit", commit.SHA), nil
+		return l.Fail(wanted, text.Say("commit %s (%s), which did not", commit.SHA[:7], commit.Subject), "broken-wrong-commit").With("commit", commit.SHA), nil
 	}
-	return check.Pass(fmt.Sprintf("commit %s (%s)", commit.SHA[:7], commit.Subject)).With("commit", commit.SHA), nil
+	return l.Pass(text.Say("commit %s (%s)", commit.SHA[:7], commit.Subject)).With("commit", commit.SHA), nil
 }
 
 func looksLikeSHA(s string) bool {
@@ -104,7 +105,7 @@ func (l *lab) brokenObserved(ctx context.Context) (check.Outcome, error) {
 	}
 	// While main cannot be applied, the comparison says OutOfSync, or Unknown where even comparing fails.
 	if s, _ := f.Text("sync_status"); s != "OutOfSync" && s != "Unknown" {
-		return l.Differs(f, "what status.sync.status said while the commit was broken", "sync_status", "broken-sync-status"), nil
+		return l.Differs(f, text.Say("what status.sync.status said while the commit was broken"), "sync_status", "broken-sync-status"), nil
 	}
 	message, _ := f.Text("operation_message")
 	found := ""
@@ -115,7 +116,7 @@ func (l *lab) brokenObserved(ctx context.Context) (check.Outcome, error) {
 		}
 	}
 	if found == "" {
-		return l.Differs(f, "what status.operationState.message said while the sync failed", "operation_message", "broken-message"), nil
+		return l.Differs(f, text.Say("what status.operationState.message said while the sync failed"), "operation_message", "broken-message"), nil
 	}
 	// What ran then is what the commit before had asked for: the broken one was never applied.
 	main, err := l.Main(ctx)
@@ -131,9 +132,9 @@ func (l *lab) brokenObserved(ctx context.Context) (check.Outcome, error) {
 		}
 	}
 	if n, _ := f.Number("live_replicas"); n != want {
-		return l.Differs(f, "the replicas that ran while the commit was broken", "live_replicas", "broken-live"), nil
+		return l.Differs(f, text.Say("the replicas that ran while the commit was broken"), "live_replicas", "broken-live"), nil
 	}
-	return check.Pass("it fits what must have been").With("sha256", f.Digest).With("messageSays", found), nil
+	return l.Pass(text.Say("it fits what must have been")).With("sha256", f.Digest).With("messageSays", found), nil
 }
 
 func (l *lab) brokenReverted(ctx context.Context) (check.Outcome, error) {
@@ -142,9 +143,9 @@ func (l *lab) brokenReverted(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if ok, problem := main.TipWeb().Valid(); !ok {
-		return l.Fail("a main that can be applied again", fmt.Sprintf("main is %s: %s", main.Tip()[:7], problem), "broken-not-reverted").With("main", main.Tip()), nil
+		return l.Fail(text.Say("a main that can be applied again"), text.Say("main is %s: %s", main.Tip()[:7], problem), "broken-not-reverted").With("main", main.Tip()), nil
 	}
-	return check.Pass("main is "+main.Tip()[:7]).With("main", main.Tip()), nil
+	return l.Pass(text.Say("main is %s", main.Tip()[:7])).With("main", main.Tip()), nil
 }
 
 // noRetry looks for an operation that still applies a commit that cannot be applied. It ends by itself in the end, which takes
@@ -160,10 +161,10 @@ func (l *lab) noRetry(ctx context.Context) (check.Outcome, error) {
 	}
 	if revision := argo.UnderWay(app); revision != "" && main.Web[revision].Exists {
 		if ok, _ := main.Web[revision].Valid(); !ok {
-			return l.NotYet("no operation that applies a broken commit", argo.Describe(app), "retrying").With("application", argo.Evidence(app)), nil
+			return l.NotYet(text.Say("no operation that applies a broken commit"), argo.Describe(app), "retrying").With("application", argo.Evidence(app)), nil
 		}
 	}
-	return check.Pass("there is none").With("application", argo.Evidence(app)), nil
+	return l.Pass(text.Say("there is none")).With("application", argo.Evidence(app)), nil
 }
 
 // inStep asks whether ci-web is in step with main.
@@ -185,7 +186,7 @@ func (l *lab) inStep(ctx context.Context) (check.Outcome, error) {
 	}
 	if web, known := main.Web[standing.Operation]; known {
 		if ok, _ := web.Valid(); !ok {
-			return l.NotYet("no operation that applies a broken commit", standing.Got, "retrying").With("application", argo.Evidence(app)), nil
+			return l.NotYet(text.Say("no operation that applies a broken commit"), standing.Got, "retrying").With("application", argo.Evidence(app)), nil
 		}
 	}
 	return l.Standing(standing).With("main", main.Tip()).With("application", argo.Evidence(app)), nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/cgoa-labs/labctl/labs/judge"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -42,13 +44,13 @@ func (l *lab) ciNamespaces(ctx context.Context) (check.Outcome, error) {
 			return check.Outcome{}, err
 		}
 		if ns == nil {
-			return l.Fail("namespaces ci and ci-dryrun", "there is no namespace "+name, "ns-missing"), nil
+			return l.Fail(text.Say("namespaces ci and ci-dryrun"), text.Say("there is no namespace %s", name), "ns-missing"), nil
 		}
 		if ns.DeletionTimestamp != nil {
-			return l.NotYet("namespaces ci and ci-dryrun", "namespace "+name+" is being deleted", "ns-missing"), nil
+			return l.NotYet(text.Say("namespaces ci and ci-dryrun"), text.Say("namespace %s is being deleted", name), "ns-missing"), nil
 		}
 	}
-	return check.Pass("both are there"), nil
+	return l.Pass(text.Say("both are there")), nil
 }
 
 func (l *lab) ciAccount(ctx context.Context) (check.Outcome, error) {
@@ -61,9 +63,9 @@ func (l *lab) ciAccount(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if sa == nil {
-		return l.Fail("a ServiceAccount validator in namespace ci", "there is none", "sa-missing"), nil
+		return l.Fail(text.Say("a ServiceAccount validator in namespace ci"), text.Say("there is none"), "sa-missing"), nil
 	}
-	return check.Pass("it is there").With("uid", string(sa.UID)), nil
+	return l.Pass(text.Say("it is there")).With("uid", string(sa.UID)), nil
 }
 
 // allowedVerbs are what the Role gives on deployments.apps.
@@ -74,13 +76,13 @@ func (l *lab) ciRole(ctx context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	wanted := "only get, create and patch on deployments of the group apps"
+	wanted := text.Say("only get, create and patch on deployments of the group apps")
 	role, err := client.Role(ctx, ground.DryRun, ground.Role)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if role == nil {
-		return l.Fail("a Role "+ground.Role+" in namespace "+ground.DryRun, "there is none", "role-missing"), nil
+		return l.Fail(text.Say("a Role %s in namespace %s", ground.Role, ground.DryRun), text.Say("there is none"), "role-missing"), nil
 	}
 	var verbs []string
 	for _, rule := range role.Rules {
@@ -90,9 +92,9 @@ func (l *lab) ciRole(ctx context.Context) (check.Outcome, error) {
 		verbs = append(verbs, rule.Verbs...)
 	}
 	if verbs = unique(verbs); !slices.Equal(verbs, allowedVerbs) {
-		return l.Fail(wanted, "verbs "+orNothing(verbs), "role-rules"), nil
+		return l.Fail(wanted, text.Say("verbs %s", text.Names(verbs)), "role-rules"), nil
 	}
-	return check.Pass(wanted), nil
+	return l.Pass(wanted), nil
 }
 
 func unique(words []string) []string {
@@ -100,19 +102,13 @@ func unique(words []string) []string {
 	return slices.Compact(sorted)
 }
 
-func orNothing(words []string) string {
-	if len(words) == 0 {
-		return "none"
-	}
-	return strings.Join(words, ", ")
-}
-
-func describe(r rbacv1.PolicyRule) string {
-	s := fmt.Sprintf("a rule with groups %q, resources %q, verbs %q", r.APIGroups, r.Resources, r.Verbs)
+// describe says what a rule gives.
+func describe(r rbacv1.PolicyRule) text.Phrase {
+	rule := text.Say("a rule with groups %q, resources %q, verbs %q", r.APIGroups, r.Resources, r.Verbs)
 	if len(r.ResourceNames) > 0 {
-		s += fmt.Sprintf(", only for the names %q", r.ResourceNames)
+		return text.Say("%s, only for the names %q", rule, r.ResourceNames)
 	}
-	return s
+	return rule
 }
 
 func (l *lab) ciBinding(ctx context.Context) (check.Outcome, error) {
@@ -125,19 +121,19 @@ func (l *lab) ciBinding(ctx context.Context) (check.Outcome, error) {
 	case err != nil:
 		return check.Outcome{}, err
 	case binding == nil:
-		return l.Fail("a RoleBinding "+ground.Binding+" in namespace "+ground.DryRun, "there is none", "binding-missing"), nil
+		return l.Fail(text.Say("a RoleBinding %s in namespace %s", ground.Binding, ground.DryRun), text.Say("there is none"), "binding-missing"), nil
 	case binding.RoleRef.Kind != "Role" || binding.RoleRef.Name != ground.Role:
-		return l.Fail("Role "+ground.Role, binding.RoleRef.Kind+" "+binding.RoleRef.Name, "binding-role"), nil
+		return l.Fail(text.Say("Role %s", ground.Role), text.Say("%s %s", binding.RoleRef.Kind, binding.RoleRef.Name), "binding-role"), nil
 	}
 	for _, s := range binding.Subjects {
 		if !ground.Validator.Names(s, ground.DryRun) {
-			return l.Fail("only ServiceAccount ci:validator", fmt.Sprintf("%s %s", s.Kind, strings.TrimPrefix(s.Namespace+":"+s.Name, ":")), "binding-subject"), nil
+			return l.Fail(text.Say("only ServiceAccount ci:validator"), text.Say("%s %s", s.Kind, strings.TrimPrefix(s.Namespace+":"+s.Name, ":")), "binding-subject"), nil
 		}
 	}
 	if len(binding.Subjects) == 0 {
-		return l.Fail("ServiceAccount ci:validator", "nobody", "binding-subject"), nil
+		return l.Fail(text.Say("ServiceAccount ci:validator"), text.Say("nobody"), "binding-subject"), nil
 	}
-	return check.Pass("it gives the Role to ci:validator"), nil
+	return l.Pass(text.Say("it gives the Role to ci:validator")), nil
 }
 
 // ciAccess asks the API server, because a group, a wildcard or another binding can give what the Role does not.
@@ -167,9 +163,9 @@ func (l *lab) ciAccess(ctx context.Context) (check.Outcome, error) {
 		}
 		answers[question.what.String()] = fmt.Sprint(allowed)
 		if allowed != question.want {
-			wanted, got, hint := "yes to: "+question.what.String(), "no", "access-missing"
+			wanted, got, hint := text.Say("yes to: kubectl auth can-i %s", question.what.String()), text.Say("no"), "access-missing"
 			if allowed {
-				wanted, got, hint = "no to: "+question.what.String(), "yes: "+reason, "access-too-much"
+				wanted, got, hint = text.Say("no to: kubectl auth can-i %s", question.what.String()), text.Say("yes: %s", reason), "access-too-much"
 			}
 			return l.Fail(wanted, got, hint).With("accessReviews", answers), nil
 		}
@@ -193,26 +189,26 @@ func (l *lab) ciAccess(ctx context.Context) (check.Outcome, error) {
 			if own && !slices.ContainsFunc(r.Verbs, func(v string) bool { return !slices.Contains(allowedVerbs, v) }) {
 				continue
 			}
-			got := fmt.Sprintf("in namespace %s: %s on %s of groups %q", namespace, strings.Join(r.Verbs, ", "), strings.Join(r.Resources, ", "), r.APIGroups)
-			return l.Fail("nothing but the Role's rights in ci-dryrun", got, "access-too-much").With("accessReviews", answers), nil
+			got := text.Say("in namespace %s: %s on %s of groups %q", namespace, strings.Join(r.Verbs, ", "), strings.Join(r.Resources, ", "), r.APIGroups)
+			return l.Fail(text.Say("nothing but the Role's rights in ci-dryrun"), got, "access-too-much").With("accessReviews", answers), nil
 		}
 		for _, r := range kube.BeyondDiscovery(urls) {
-			return l.Fail("nothing but the Role's rights in ci-dryrun", fmt.Sprintf("%s on the URLs %s", strings.Join(r.Verbs, ", "), strings.Join(r.NonResourceURLs, ", ")), "access-too-much").With("accessReviews", answers), nil
+			return l.Fail(text.Say("nothing but the Role's rights in ci-dryrun"), text.Say("%s on the URLs %s", strings.Join(r.Verbs, ", "), strings.Join(r.NonResourceURLs, ", ")), "access-too-much").With("accessReviews", answers), nil
 		}
 	}
-	return check.Pass(fmt.Sprintf("the Role's rights in ci-dryrun, and none in %d other namespaces", len(namespaces)-1)).With("accessReviews", answers), nil
+	return l.Pass(text.Say("the Role's rights in ci-dryrun, and none in %d other namespaces", len(namespaces)-1)).With("accessReviews", answers), nil
 }
 
 // readKubeconfig reads ci-kubeconfig; where it cannot be used, the outcome says why.
 func (l *lab) readKubeconfig() (*kube.Kubeconfig, check.Outcome, error) {
-	wanted := "a kubeconfig " + l.CIKubeconfig()
+	wanted := text.Say("a kubeconfig %s", l.CIKubeconfig())
 	k, err := kube.ReadKubeconfig(l.CIKubeconfig())
 	var bad *kube.KubeconfigError
 	switch {
 	case errors.As(err, &bad):
-		return nil, l.Fail(wanted, bad.Err.Error(), "ci-kubeconfig-bad"), nil
+		return nil, l.Fail(wanted, text.Verbatim(bad.Err.Error()), "ci-kubeconfig-bad"), nil
 	case errors.Is(err, os.ErrNotExist):
-		return nil, l.Fail(wanted, "there is none", "ci-kubeconfig-missing"), nil
+		return nil, l.Fail(wanted, text.Say("there is none"), "ci-kubeconfig-missing"), nil
 	}
 	return k, check.Outcome{}, err
 }
@@ -232,17 +228,17 @@ func (l *lab) ciKubeconfig(context.Context) (check.Outcome, error) {
 	}
 	switch {
 	case !kube.SameServer(k.Server, client.Server()):
-		out = l.Fail("server "+client.Server(), "server "+k.Server, "ci-kubeconfig-server")
+		out = l.Fail(text.Say("server %s", client.Server()), text.Say("server %s", k.Server), "ci-kubeconfig-server")
 	case k.Namespace != ground.DryRun:
-		out = l.Fail("current namespace "+ground.DryRun, "current namespace "+k.Namespace, "ci-kubeconfig-namespace")
+		out = l.Fail(text.Say("current namespace %s", ground.DryRun), text.Say("current namespace %s", k.Namespace), "ci-kubeconfig-namespace")
 	case len(k.Other) > 0:
-		out = l.Fail("a token and no other login", "also: "+strings.Join(unique(k.Other), ", "), "ci-kubeconfig-admin")
+		out = l.Fail(text.Say("a token and no other login"), text.Say("also: %s", strings.Join(unique(k.Other), ", ")), "ci-kubeconfig-admin")
 	case k.SkipsTLS:
-		out = l.Fail("the server's certificate verified", "insecure-skip-tls-verify", "ci-kubeconfig-tls")
+		out = l.Fail(text.Say("the server's certificate verified"), text.Verbatim("insecure-skip-tls-verify"), "ci-kubeconfig-tls")
 	case k.Token == "":
-		out = l.Fail("the account's token", "the current user has none", "token-missing")
+		out = l.Fail(text.Say("the account's token"), text.Say("the current user has none"), "token-missing")
 	default:
-		out = check.Pass("server " + k.Server + ", namespace " + k.Namespace)
+		out = l.Pass(text.Say("server %s, namespace %s", k.Server, k.Namespace))
 	}
 	return out.With("sha256", sum), nil
 }
@@ -278,24 +274,24 @@ func (l *lab) ciToken(ctx context.Context) (check.Outcome, error) {
 	}
 	switch refusal {
 	case kube.BadCertificate:
-		return evidence(l.Fail("a login with this file", why, "token-ca")), nil
+		return evidence(l.Fail(text.Say("a login with this file"), text.Verbatim(why), "token-ca")), nil
 	case kube.NoServer:
 		// The address is the cluster's own, which the check before this one has seen: that nothing answers there is no learner's fault.
 		return check.Outcome{}, fmt.Errorf("the API server does not answer a login: %s", why)
 	case kube.BadToken:
 		if claimsErr == nil && claims.Subject == who && !claims.Expires.IsZero() && time.Now().After(claims.Expires) {
-			return evidence(l.Fail("a token that is valid now", "it ran out at "+claims.Expires.Format(time.RFC3339), "token-expired")), nil
+			return evidence(l.Fail(text.Say("a token that is valid now"), text.Say("it ran out at %s", claims.Expires.Format(time.RFC3339)), "token-expired")), nil
 		}
-		return evidence(l.Fail("a token that the server knows", why, "token-refused")), nil
+		return evidence(l.Fail(text.Say("a token that the server knows"), text.Verbatim(why), "token-refused")), nil
 	}
 	if user != who {
-		return evidence(l.Fail("a token of "+who, "one of "+user, "token-account")), nil
+		return evidence(l.Fail(text.Say("a token of %s", who), text.Say("one of %s", user), "token-account")), nil
 	}
 	if claimsErr == nil && !claims.Expires.IsZero() {
 		if life := claims.Expires.Sub(claims.Issued); life < tokenLife-tokenSlack || life > tokenLife+tokenSlack {
-			return evidence(l.Fail("valid for 8 hours", "valid for "+life.String(), "token-life")), nil
+			return evidence(l.Fail(text.Say("valid for 8 hours"), text.Say("valid for %s", life.String()), "token-life")), nil
 		}
-		return evidence(check.Pass("it logs in as " + user + " until " + claims.Expires.Format(time.RFC3339))), nil
+		return evidence(l.Pass(text.Say("it logs in as %s until %s", user, claims.Expires.Format(time.RFC3339)))), nil
 	}
-	return evidence(check.Pass("it logs in as " + user + " and does not run out")), nil
+	return evidence(l.Pass(text.Say("it logs in as %s and does not run out", user))), nil
 }

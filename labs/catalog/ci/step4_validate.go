@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	shared "github.com/cgoa-labs/labctl/labs/ground"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -214,20 +216,20 @@ func (l *lab) validateLogin(ctx context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	wanted := "requests to the API server by way of " + l.CIKubeconfig() + " only"
+	wanted := text.Say("requests to the API server by way of %s only", l.CIKubeconfig())
 	// A run that fails without asking has got its arguments wrong, if another asks: that is for the next checks.
 	asks := slices.ContainsFunc(t.good, func(r tried) bool { return len(r.CI) > 0 })
 	for _, r := range slices.Concat(t.good, t.bad) {
 		switch {
 		case r.TimedOut:
-			return l.Fail("an end", "none within the time", "script-slow"), nil
+			return l.Fail(text.Say("an end"), text.Say("none within the time"), "script-slow"), nil
 		case len(r.Admin) > 0:
-			return l.Fail(wanted, "with the administrator's kubeconfig: "+r.Admin[0].String(), "validate-admin"), nil
+			return l.Fail(wanted, text.Say("with the administrator's kubeconfig: %s", r.Admin[0].String()), "validate-admin"), nil
 		case len(r.CI) == 0 && (r.Code == 0 || !asks):
-			return l.Fail(wanted, fmt.Sprintf("none, exit code %d: %s", r.Code, r.Output), "validate-environment"), nil
+			return l.Fail(wanted, text.Say("none, exit code %d: %s", r.Code, r.Output), "validate-environment"), nil
 		}
 	}
-	return check.Pass("it uses ci-kubeconfig"), nil
+	return l.Pass(text.Say("it uses ci-kubeconfig")), nil
 }
 
 func (l *lab) validateHarmless(ctx context.Context) (check.Outcome, error) {
@@ -235,22 +237,22 @@ func (l *lab) validateHarmless(ctx context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	wanted := "no request that changes something"
+	wanted := text.Say("no request that changes something")
 	for _, r := range slices.Concat(t.good, t.bad) {
 		for _, request := range r.CI {
 			if realWrite(request) {
-				return l.Fail(wanted, request.String(), "validate-writes"), nil
+				return l.Fail(wanted, text.Verbatim(request.String()), "validate-writes"), nil
 			}
 			// Also where a read comes first and is refused.
 			if request.Resource == "deployments" && request.Namespace != ground.DryRun {
-				return l.Fail("dry runs in namespace "+ground.DryRun, request.String(), "validate-namespace"), nil
+				return l.Fail(text.Say("dry runs in namespace %s", ground.DryRun), text.Verbatim(request.String()), "validate-namespace"), nil
 			}
 		}
 	}
 	if len(t.left) > 0 {
-		return l.Fail(wanted, "it created "+strings.Join(t.left, ", ")+" (taken away again)", "validate-writes"), nil
+		return l.Fail(wanted, text.Say("it created %s (taken away again)", strings.Join(t.left, ", ")), "validate-writes"), nil
 	}
-	return check.Pass("nothing"), nil
+	return l.Pass(text.Say("nothing")), nil
 }
 
 func (l *lab) validateAccepts(ctx context.Context) (check.Outcome, error) {
@@ -264,10 +266,10 @@ func (l *lab) validateAccepts(ctx context.Context) (check.Outcome, error) {
 			if strings.Contains(r.name, " ") && len(t.good) > 1 && t.good[1].Code == 0 {
 				hint = "validate-spaces"
 			}
-			return l.Fail(fmt.Sprintf("exit code 0 for %d good manifests", len(r.files)), fmt.Sprintf("exit code %d: %s", r.Code, r.Output), hint), nil
+			return l.Fail(text.Say("exit code 0 for %d good manifests", len(r.files)), text.Say("exit code %d: %s", r.Code, r.Output), hint), nil
 		}
 	}
-	return check.Pass("exit code 0"), nil
+	return l.Pass(text.Say("exit code 0")), nil
 }
 
 func (l *lab) validateRejects(ctx context.Context) (check.Outcome, error) {
@@ -288,9 +290,9 @@ func (l *lab) validateRejects(ctx context.Context) (check.Outcome, error) {
 		case !asked:
 			hint = "validate-client"
 		}
-		return l.Fail("an exit code other than 0 for manifests of which one has "+badPart(r.files), "exit code 0", hint), nil
+		return l.Fail(text.Say("an exit code other than 0 for manifests of which one has %s", badPart(r.files)), text.Say("exit code 0"), hint), nil
 	}
-	return check.Pass(fmt.Sprintf("%d folders with one bad manifest were refused", len(t.bad))), nil
+	return l.Pass(text.Say("%d folders with one bad manifest were refused", len(t.bad))), nil
 }
 
 func badPart(files []string) string {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	shared "github.com/cgoa-labs/labctl/labs/ground"
 
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
@@ -52,7 +54,7 @@ type pushed struct {
 	right  bool
 	late   bool // it did not end in time
 	main   string
-	output string
+	output text.Phrase
 }
 
 // pushAll tries the pushes, first with a stand-in for validate.sh, which costs no call of the API server. A hook that is not right with the
@@ -105,10 +107,10 @@ func (l *lab) pushWith(ctx context.Context, stub bool) (map[string]pushed, error
 		if p.main != "" {
 			want = commits[p.main]
 		}
-		r := pushed{push: p, main: after[ground.Main], output: trial.Output}
+		r := pushed{push: p, main: after[ground.Main], output: text.Verbatim(trial.Output)}
 		r.right = r.main == want && (p.others == "" || after[p.others] != "") && (p.gone == "" || after[p.gone] == "")
 		if trial.TimedOut {
-			r.right, r.late, r.output = false, true, "the push did not end in time: "+trial.Output
+			r.right, r.late, r.output = false, true, text.Say("the push did not end in time: %s", trial.Output)
 			// The others would take as long, and there is a verdict.
 			for _, other := range pushes {
 				if _, tried := results[other.name]; !tried {
@@ -205,24 +207,17 @@ func (l *lab) pushCheck(name, hint string) func(context.Context) (check.Outcome,
 		}
 		r := results[name]
 		if !r.right {
-			return l.Fail(wantedOf[name], "main is at "+orGone(r.main)+": "+r.output, hint), nil
+			return l.Fail(wantedOf[name], text.Say("main is at %s: %s", text.Commit(r.main), r.output), hint), nil
 		}
-		return check.Pass(wantedOf[name]), nil
+		return l.Pass(wantedOf[name]), nil
 	}
 }
 
-var wantedOf = map[string]string{
-	"good":    "a push of a good commit to main is taken",
-	"bad":     "a push of a bad commit to main is refused",
-	"several": "a push of a bad commit to main is refused, also between other refs",
-	"delete":  "the deletion of main is refused",
-}
-
-func orGone(sha string) string {
-	if sha == "" {
-		return "no commit"
-	}
-	return sha[:7]
+var wantedOf = map[string]text.Phrase{
+	"good":    text.Say("a push of a good commit to main is taken"),
+	"bad":     text.Say("a push of a bad commit to main is refused"),
+	"several": text.Say("a push of a bad commit to main is refused, also between other refs"),
+	"delete":  text.Say("the deletion of main is refused"),
 }
 
 func (l *lab) hookRejects(ctx context.Context) (check.Outcome, error) {
@@ -240,8 +235,8 @@ func (l *lab) hookOthers(ctx context.Context) (check.Outcome, error) {
 	}
 	for _, name := range []string{"branch", "tag", "delete-branch"} {
 		if r := results[name]; !r.right {
-			return l.Fail("refs other than main pass, whatever they hold", "push "+strings.Join(r.refs, " ")+": "+r.output, "hook-other-refs"), nil
+			return l.Fail(text.Say("refs other than main pass, whatever they hold"), text.Say("push %s: %s", strings.Join(r.refs, " "), r.output), "hook-other-refs"), nil
 		}
 	}
-	return check.Pass("they pass"), nil
+	return l.Pass(text.Say("they pass")), nil
 }

@@ -2,9 +2,10 @@ package ci
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/judge"
 
@@ -27,7 +28,7 @@ func (l *lab) readBlocked() (output, digest string, out check.Outcome, err error
 	return l.ReadOutput(l.Blocked(), refusedPush, "blocked-missing")
 }
 
-const refusedPush = "the refusal of a push to main"
+var refusedPush = text.Say("the refusal of a push to main")
 
 func (l *lab) blockedFile(context.Context) (check.Outcome, error) {
 	output, digest, out, err := l.readBlocked()
@@ -35,9 +36,9 @@ func (l *lab) blockedFile(context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	if !judge.Declined(output, ground.Main) {
-		return l.Fail(refusedPush, "no line says that the remote's pre-receive hook declined main", "blocked-not-refusal").With("sha256", digest), nil
+		return l.Fail(refusedPush, text.Say("no line says that the remote's pre-receive hook declined main"), "blocked-not-refusal").With("sha256", digest), nil
 	}
-	return check.Pass("it holds the refusal").With("sha256", digest), nil
+	return l.Pass(text.Say("it holds the refusal")).With("sha256", digest), nil
 }
 
 // saysReplica finds the misspelt key in what the server said, not in replicas.
@@ -51,7 +52,7 @@ func (l *lab) blockedCommit(ctx context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	if saysReplica.MatchString(output) {
-		return check.Pass("the output speaks of replica").With("sha256", digest), nil
+		return l.Pass(text.Say("the output speaks of replica")).With("sha256", digest), nil
 	}
 	past, err := l.CloneRepo().Reflog(ctx)
 	if err != nil {
@@ -63,10 +64,10 @@ func (l *lab) blockedCommit(ctx context.Context) (check.Outcome, error) {
 	}
 	for i, sha := range past.SHAs() {
 		if blobs[i].Exists && ground.ParseWeb(blobs[i].Data).Typo {
-			return check.Pass("the clone remembers commit "+sha[:7]).With("commit", sha), nil
+			return l.Pass(text.Say("the clone remembers commit %s", sha[:7])).With("commit", sha), nil
 		}
 	}
-	return l.Fail("the refusal of a commit that says replica instead of replicas", "neither the output nor the clone knows of one", "blocked-which").With("sha256", digest), nil
+	return l.Fail(text.Say("the refusal of a commit that says replica instead of replicas"), text.Say("neither the output nor the clone knows of one"), "blocked-which").With("sha256", digest), nil
 }
 
 func (l *lab) mainUntouched(ctx context.Context) (check.Outcome, error) {
@@ -89,13 +90,13 @@ func (l *lab) mainUntouched(ctx context.Context) (check.Outcome, error) {
 			break
 		}
 		if main.Web[c.SHA].Typo {
-			return l.Fail("no commit with the misspelt key in the remote main", fmt.Sprintf("commit %s (%s)", c.SHA[:7], c.Subject), "typo-in-main").With("main", main.Tip()), nil
+			return l.Fail(text.Say("no commit with the misspelt key in the remote main"), text.Say("commit %s (%s)", c.SHA[:7], c.Subject), "typo-in-main").With("main", main.Tip()), nil
 		}
 	}
 	if ok, problem := main.TipWeb().Valid(); !ok {
-		return l.Fail("a valid Deployment in the remote main", problem, "main-invalid").With("main", main.Tip()), nil
+		return l.Fail(text.Say("a valid Deployment in the remote main"), problem, "main-invalid").With("main", main.Tip()), nil
 	}
-	return check.Pass("main is "+main.Tip()[:7]).With("main", main.Tip()), nil
+	return l.Pass(text.Say("main is %s", main.Tip()[:7])).With("main", main.Tip()), nil
 }
 
 func (l *lab) localMain(ctx context.Context) (check.Outcome, error) {
@@ -110,11 +111,11 @@ func (l *lab) localMain(ctx context.Context) (check.Outcome, error) {
 	}
 	// One that is behind holds nothing that the remote main does not have: a script may have pushed from elsewhere.
 	if _, known := main.Find(local); !ok || !known {
-		got := "there is none"
+		got := text.Say("there is none")
 		if ok {
-			got = local[:7]
+			got = text.Commit(local)
 		}
-		return l.Fail("the clone's main at "+main.Tip()[:7]+", or behind it", got, "local-differs").With("main", main.Tip()).With("local", local), nil
+		return l.Fail(text.Say("the clone's main at %s, or behind it", main.Tip()[:7]), got, "local-differs").With("main", main.Tip()).With("local", local), nil
 	}
 	if branch, err := repo.Current(ctx); err != nil {
 		return check.Outcome{}, err
@@ -123,8 +124,12 @@ func (l *lab) localMain(ctx context.Context) (check.Outcome, error) {
 		if err != nil {
 			return check.Outcome{}, err
 		}
+		on := text.Say("on branch %s", branch)
+		if branch == "" {
+			on = text.Say("on no branch")
+		}
 		if _, known := main.Find(head); branch != "" || !known {
-			return l.Fail("the clone on its branch main", "on "+orElse(branch, "no branch"), "local-differs"), nil
+			return l.Fail(text.Say("the clone on its branch main"), on, "local-differs"), nil
 		}
 	}
 	changed, err := repo.Changed(ctx)
@@ -132,14 +137,7 @@ func (l *lab) localMain(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if len(changed) > 0 {
-		return l.Fail("a clone without changes", "changed: "+strings.Join(changed, ", "), "local-dirty"), nil
+		return l.Fail(text.Say("a clone without changes"), text.Say("changed: %s", strings.Join(changed, ", ")), "local-dirty"), nil
 	}
-	return check.Pass("the clone's main is "+local[:7]).With("local", local), nil
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
+	return l.Pass(text.Say("the clone's main is %s", local[:7])).With("local", local), nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	shared "github.com/cgoa-labs/labctl/labs/ground"
 	"github.com/cgoa-labs/labctl/labs/judge"
 
@@ -60,14 +62,14 @@ func (l *lab) bumpWith(ctx context.Context, stub bool) (out check.Outcome, final
 	if err != nil {
 		return check.Outcome{}, true, err
 	}
-	ran := fmt.Sprintf("exit code %d: %s", trial.Code, trial.Output)
+	ran := text.Say("exit code %d: %s", trial.Code, trial.Output)
 	switch {
 	case len(trial.Admin) > 0:
-		return l.Fail("a script that leaves the cluster alone", trial.Admin[0].String(), "bump-cluster"), true, nil
+		return l.Fail(text.Say("a script that leaves the cluster alone"), text.Verbatim(trial.Admin[0].String()), "bump-cluster"), true, nil
 	case trial.TimedOut:
-		return l.Fail("an end", "none within the time: "+trial.Output, "script-slow"), true, nil
+		return l.Fail(text.Say("an end"), text.Say("none within the time: %s", trial.Output), "script-slow"), true, nil
 	case trial.Code != 0:
-		return l.Fail("exit code 0", ran, "bump-fails"), false, nil
+		return l.Fail(text.Say("exit code 0"), ran, "bump-fails"), false, nil
 	}
 	there := git.Repo{Dir: l.Bare(), Runner: stage}
 	main, err := there.History(ctx, ground.Main)
@@ -75,14 +77,14 @@ func (l *lab) bumpWith(ctx context.Context, stub bool) (out check.Outcome, final
 		return check.Outcome{}, true, err
 	}
 	if main.Tip() == before {
-		return l.Fail("a new commit on the remote main", "main is where it was; "+ran, "bump-not-pushed"), false, nil
+		return l.Fail(text.Say("a new commit on the remote main"), text.Say("main is where it was; %s", ran), "bump-not-pushed"), false, nil
 	}
 	tip := main.Commits[0]
 	if !slices.Equal(tip.Parents, []string{before}) {
-		return l.Fail("one new commit on top of the remote main", fmt.Sprintf("a commit on top of %s", orElse(strings.Join(tip.Parents, ", "), "nothing")), "bump-parent"), false, nil
+		return l.Fail(text.Say("one new commit on top of the remote main"), text.Say("a commit on top of: %s", text.Names(tip.Parents)), "bump-parent"), false, nil
 	}
 	if tip.Subject != subject(probeTag) {
-		return l.Fail("the message "+subject(probeTag), tip.Subject, "bump-message"), false, nil
+		return l.Fail(text.Say("the message %s", subject(probeTag)), text.Verbatim(tip.Subject), "bump-message"), false, nil
 	}
 	out, err = l.bumpContent(ctx, stage, there, before, tip.SHA)
 	return out, out.State == check.Passed, err
@@ -95,19 +97,19 @@ func (l *lab) bumpContent(ctx context.Context, stage *ground.Stage, there git.Re
 		return check.Outcome{}, err
 	}
 	if changed := strings.Fields(names); !slices.Equal(changed, []string{ground.WebPath}) {
-		return l.Fail("a commit that changes "+ground.WebPath+" only", "changed: "+orNothing(changed), "bump-content"), nil
+		return l.Fail(text.Say("a commit that changes %s only", ground.WebPath), text.Say("changed: %s", text.Names(changed)), "bump-content"), nil
 	}
 	blobs, err := there.Files(ctx, []string{before, after}, ground.WebPath)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	old, now := ground.ParseWeb(blobs[0].Data), ground.ParseWeb(blobs[1].Data)
-	wanted := "image nginx:" + probeTag + " and all else as it was"
+	wanted := text.Say("image nginx:%s and all else as it was", probeTag)
 	if now.Deployment == nil {
 		return l.Fail(wanted, now.Problem, "bump-content"), nil
 	}
 	if now.Image() != "nginx:"+probeTag {
-		return l.Fail(wanted, "image "+now.Image(), "bump-content"), nil
+		return l.Fail(wanted, text.Say("image %s", now.Image()), "bump-content"), nil
 	}
 	if old.Deployment != nil {
 		for i, c := range now.Deployment.Spec.Template.Spec.Containers {
@@ -116,10 +118,10 @@ func (l *lab) bumpContent(ctx context.Context, stage *ground.Stage, there git.Re
 			}
 		}
 		if !equality.Semantic.DeepEqual(old.Deployment, now.Deployment) {
-			return l.Fail(wanted, "something else changed in "+ground.WebPath, "bump-content"), nil
+			return l.Fail(wanted, text.Say("something else changed in %s", ground.WebPath), "bump-content"), nil
 		}
 	}
-	return check.Pass("it pushed one commit with the new image"), nil
+	return l.Pass(text.Say("it pushed one commit with the new image")), nil
 }
 
 // ahead brings the stage's clone to the remote main and then puts a commit on the remote main that the clone does not have, as
@@ -170,16 +172,16 @@ func (l *lab) bumpCommit(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if found := bumped(main); len(found) > 0 {
-		return check.Pass("commit "+found[0].SHA[:7]).With("commit", found[0].SHA), nil
+		return l.Pass(text.Say("commit %s", found[0].SHA[:7])).With("commit", found[0].SHA), nil
 	}
-	got, hint := "there is none", "bump-missing"
+	got, hint := text.Say("there is none"), "bump-missing"
 	for _, c := range main.Commits {
 		if main.BroughtIn(c, func(w ground.WebFile) bool { return w.Image() == "nginx:"+ground.NewTag }) {
-			got, hint = fmt.Sprintf("commit %s has the message %q", c.SHA[:7], c.Subject), "bump-message"
+			got, hint = text.Say("commit %s has the message %q", c.SHA[:7], c.Subject), "bump-message"
 			break
 		}
 	}
-	return l.Fail(fmt.Sprintf("a commit %q on main that changes the image", subject(ground.NewTag)), got, hint).With("main", main.Tip()), nil
+	return l.Fail(text.Say("a commit %q on main that changes the image", subject(ground.NewTag)), got, hint).With("main", main.Tip()), nil
 }
 
 // bumpSynced wants the cluster to run what main says. Where the learner went on to another tag since, the new image must have been
@@ -202,12 +204,12 @@ func (l *lab) bumpSynced(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	want := main.TipWeb().Image()
-	got := "there is no Deployment web"
+	got := text.Say("there is no Deployment web")
 	if d != nil {
-		got = "image " + ground.ImageOf(d)
+		got = text.Say("image %s", ground.ImageOf(d))
 	}
 	if d == nil || ground.ImageOf(d) != want {
-		return l.NotYet("Deployment web with image "+want, got, "bump-image"), nil
+		return l.NotYet(text.Say("Deployment web with image %s", want), got, "bump-image"), nil
 	}
 	newImage := "nginx:" + ground.NewTag
 	if want != newImage {
@@ -216,13 +218,13 @@ func (l *lab) bumpSynced(ctx context.Context) (check.Outcome, error) {
 			return check.Outcome{}, err
 		}
 		if !deployed {
-			return l.Fail("Deployment web with image "+newImage, got, "bump-image"), nil
+			return l.Fail(text.Say("Deployment web with image %s", newImage), got, "bump-image"), nil
 		}
 	}
 	evidence := out.Evidence
-	out = check.Pass(got)
+	out = l.Pass(got)
 	out.Evidence = evidence
-	return out.With("image", got), nil
+	return out.With("image", ground.ImageOf(d)), nil
 }
 
 // historyLimit is how many deployments Argo CD remembers.

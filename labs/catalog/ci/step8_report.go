@@ -2,9 +2,10 @@ package ci
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/judge"
 
@@ -35,15 +36,15 @@ func (l *lab) reportFile(context.Context) (check.Outcome, error) {
 	}
 	for _, name := range []string{"ci_writes", "cd_writes", "gate", "deployed_revision"} {
 		if _, ok := f.Text(name); !ok {
-			return l.Differs(f, name+" as a string", name, "report-field"), nil
+			return l.Differs(f, text.Say("%s as a string", name), name, "report-field"), nil
 		}
 	}
 	for _, name := range []string{"ci_can_write_prod", "broken_reached_git"} {
 		if _, ok := f.Boolean(name); !ok {
-			return l.Differs(f, name+" as true or false", name, "report-field"), nil
+			return l.Differs(f, text.Say("%s as true or false", name), name, "report-field"), nil
 		}
 	}
-	return check.Pass("it has the six fields").With("sha256", f.Digest), nil
+	return l.Pass(text.Say("it has the six fields")).With("sha256", f.Digest), nil
 }
 
 func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
@@ -53,7 +54,7 @@ func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
 	}
 	for _, fact := range []struct{ name, want string }{{"ci_writes", "git"}, {"cd_writes", "cluster"}, {"gate", "pre-receive"}} {
 		if got, _ := f.Text(fact.name); got != fact.want {
-			return l.Differs(f, fact.name+" as the step names it", fact.name, "report-value"), nil
+			return l.Differs(f, text.Say("%s as the step names it", fact.name), fact.name, "report-value"), nil
 		}
 	}
 	client, err := l.Kube()
@@ -65,7 +66,7 @@ func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if got, _ := f.Boolean("ci_can_write_prod"); got != allowed {
-		return l.Fail("what the API server says about ci:validator in ci-web", f.Raw("ci_can_write_prod"), "report-value").With("accessReview", map[string]any{"allowed": allowed, "reason": reason}), nil
+		return l.Fail(text.Say("what the API server says about ci:validator in ci-web"), text.Verbatim(f.Raw("ci_can_write_prod")), "report-value").With("accessReview", map[string]any{"allowed": allowed, "reason": reason}), nil
 	}
 	main, err := l.Main(ctx)
 	if err != nil {
@@ -78,7 +79,7 @@ func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
 	name, _ := broken.Text("commit")
 	_, reached := main.Find(strings.TrimSpace(name))
 	if got, _ := f.Boolean("broken_reached_git"); got != reached {
-		return l.Fail("whether main's history holds the commit of broken.json", f.Raw("broken_reached_git"), "report-value").With("main", main.Tip()), nil
+		return l.Fail(text.Say("whether main's history holds the commit of broken.json"), text.Verbatim(f.Raw("broken_reached_git")), "report-value").With("main", main.Tip()), nil
 	}
 	return l.reportRevision(ctx, f, main)
 }
@@ -96,15 +97,15 @@ func (l *lab) reportRevision(ctx context.Context, f *judge.Facts, main ground.Ma
 	name = strings.ToLower(strings.TrimSpace(name))
 	commit, known := main.Find(name)
 	if name == now {
-		return check.Pass("it is what is so").With("application", evidence), nil
+		return l.Pass(text.Say("it is what is so")).With("application", evidence), nil
 	}
-	got := f.Raw("deployed_revision")
+	got := text.Verbatim(f.Raw("deployed_revision"))
 	if known {
-		got = fmt.Sprintf("commit %s (%s)", commit.SHA[:7], commit.Subject)
+		got = text.Say("commit %s (%s)", commit.SHA[:7], commit.Subject)
 		since := slices.ContainsFunc(bumped(main), func(b git.Commit) bool { return main.IsAncestor(b.SHA, commit.SHA) })
 		if since && len(name) == len(commit.SHA) && slices.Contains(argo.Deployed(app), commit.SHA) {
-			return check.Pass("it was so when commit "+commit.SHA[:7]+" was deployed").With("application", evidence), nil
+			return l.Pass(text.Say("it was so when commit %s was deployed", commit.SHA[:7])).With("application", evidence), nil
 		}
 	}
-	return l.Fail("status.sync.revision of ci-web", got, "report-revision").With("application", evidence), nil
+	return l.Fail(text.Say("status.sync.revision of ci-web"), got, "report-revision").With("application", evidence), nil
 }

@@ -3,13 +3,14 @@ package rev
 
 import (
 	"context"
-	"fmt"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/solution"
-	"github.com/cgoa-labs/labctl/labs/catalog/rev/text"
+	own "github.com/cgoa-labs/labctl/labs/catalog/rev/text"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/labs/judge"
 	"github.com/cgoa-labs/labctl/provision/run"
@@ -20,7 +21,7 @@ const ID = ground.Lab
 
 // Lab is lab rev on the given places; r runs the guest's programs. What it says is in the given language, as far as it was translated.
 func Lab(p ground.Paths, r run.Runner, language string) (labs.Lab, error) {
-	words, err := text.In(language)
+	words, err := own.In(language)
 	if err != nil {
 		return labs.Lab{}, err
 	}
@@ -58,7 +59,7 @@ func (l *lab) application(ctx context.Context, name string) (*argo.Application, 
 	}
 	app, err := client.Application(ctx, name)
 	if app == nil && err == nil {
-		return nil, l.Fail("an Application "+name+" in namespace argocd", "there is none", "app-missing"), nil
+		return nil, l.Fail(text.Say("an Application %s in namespace argocd", name), text.Say("there is none"), "app-missing"), nil
 	}
 	return app, check.Outcome{}, err
 }
@@ -91,7 +92,7 @@ func (l *lab) inStep(ctx context.Context, name string) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if app == nil {
-		return l.Fail("an Application "+name+" in namespace argocd", "there is none", "app-missing"), nil
+		return l.Fail(text.Say("an Application %s in namespace argocd", name), text.Say("there is none"), "app-missing"), nil
 	}
 	out := l.Standing(standing).With("commit", want).With("application", argo.Evidence(app))
 	if out.State != check.Passed {
@@ -123,14 +124,14 @@ func (l *lab) config(ctx context.Context, namespace, version string) (check.Outc
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	wanted, got := fmt.Sprintf("ConfigMap %s in namespace %s with version %s", ground.ConfigMap, namespace, version), "it is not there"
+	wanted, got := text.Say("ConfigMap %s in namespace %s with version %s", ground.ConfigMap, namespace, version), text.Say("it is not there")
 	if config != nil {
-		got = fmt.Sprintf("version %q", config.Data["version"])
+		got = text.Say("version %q", config.Data["version"])
 	}
 	if config == nil || config.Data["version"] != version {
 		return l.NotYet(wanted, got, "config-old"), nil
 	}
-	return check.Pass(got), nil
+	return l.Pass(got), nil
 }
 
 // inStepCheck is inStep as a check.

@@ -3,9 +3,10 @@ package rev
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -26,22 +27,22 @@ func (l *lab) release() []check.Check {
 }
 
 func (l *lab) firstCommit(ctx context.Context) (check.Outcome, error) {
-	wanted := fmt.Sprintf("a commit on main whose %s is a ConfigMap %s with version %s", ground.ReleasePath, ground.ConfigMap, ground.First)
+	wanted := text.Say("a commit on main whose %s is a ConfigMap %s with version %s", ground.ReleasePath, ground.ConfigMap, ground.First)
 	main, err := l.Main(ctx)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if len(main.Commits) == 0 {
-		return l.Fail(wanted, "the bare repository has no branch main", "main-missing"), nil
+		return l.Fail(wanted, text.Say("the bare repository has no branch main"), "main-missing"), nil
 	}
 	if found := main.With(ground.First); len(found) > 0 {
-		return check.Pass(fmt.Sprintf("%d commits", len(found))).With("commits", found), nil
+		return l.Pass(text.Say("%d commits", len(found))).With("commits", found), nil
 	}
 	// The oldest commit that has the file is the one that was meant.
-	got, hint := "no commit has "+ground.ReleasePath, "main-missing"
+	got, hint := text.Say("no commit has %s", ground.ReleasePath), "main-missing"
 	for _, c := range slices.Backward(main.Commits) {
 		if release := main.Release[c.SHA]; release.Exists {
-			got, hint = fmt.Sprintf("commit %s: %s", c.SHA[:7], release.Says()), "release-wrong"
+			got, hint = text.Say("commit %s: %s", c.SHA[:7], release.Says()), "release-wrong"
 			break
 		}
 	}
@@ -49,11 +50,11 @@ func (l *lab) firstCommit(ctx context.Context) (check.Outcome, error) {
 }
 
 func (l *lab) shaFile(context.Context) (check.Outcome, error) {
-	wanted := "one line with the 40 digits of a SHA in " + l.SHAFile()
+	wanted := text.Say("one line with the 40 digits of a SHA in %s", l.SHAFile())
 	sha, problem, err := l.Pinned()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return l.Fail(wanted, "there is no such file", "sha-missing"), nil
+		return l.Fail(wanted, text.Say("there is no such file"), "sha-missing"), nil
 	case err != nil:
 		return check.Outcome{}, err
 	}
@@ -61,14 +62,14 @@ func (l *lab) shaFile(context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	if problem != "" {
+	if !problem.Empty() {
 		return l.Fail(wanted, problem, "sha-form").With("sha256", digest), nil
 	}
-	return check.Pass(sha).With("sha256", digest), nil
+	return l.Pass(text.Verbatim(sha)).With("sha256", digest), nil
 }
 
 func (l *lab) shaCommit(ctx context.Context) (check.Outcome, error) {
-	wanted := "the SHA of the commit with version " + ground.First + " on main"
+	wanted := text.Say("the SHA of the commit with version %s on main", ground.First)
 	sha, err := l.First()
 	if err != nil {
 		return check.Outcome{}, err
@@ -79,9 +80,9 @@ func (l *lab) shaCommit(ctx context.Context) (check.Outcome, error) {
 	}
 	if main.Has(sha) {
 		if main.Release[sha].Version != ground.First {
-			return l.Fail(wanted, fmt.Sprintf("commit %s: %s", sha[:7], main.Release[sha].Says()), "sha-wrong-commit").With("commit", sha), nil
+			return l.Fail(wanted, text.Say("commit %s: %s", sha[:7], main.Release[sha].Says()), "sha-wrong-commit").With("commit", sha), nil
 		}
-		return check.Pass("commit "+sha[:7]).With("commit", sha), nil
+		return l.Pass(text.Say("commit %s", sha[:7])).With("commit", sha), nil
 	}
 	for _, repo := range []git.Repo{l.BareRepo(), l.CloneRepo()} {
 		kind, err := repo.Kind(ctx, sha)
@@ -89,12 +90,12 @@ func (l *lab) shaCommit(ctx context.Context) (check.Outcome, error) {
 		case err != nil:
 			return check.Outcome{}, err
 		case kind == "tag":
-			return l.Fail(wanted, sha[:7]+" is a tag object", "sha-tag-object"), nil
+			return l.Fail(wanted, text.Say("%s is a tag object", sha[:7]), "sha-tag-object"), nil
 		case kind == "commit":
-			return l.Fail(wanted, "commit "+sha[:7]+" is not in the history of the bare repository's main", "sha-not-on-main").With("main", main.Tip()), nil
+			return l.Fail(wanted, text.Say("commit %s is not in the history of the bare repository's main", sha[:7]), "sha-not-on-main").With("main", main.Tip()), nil
 		}
 	}
-	return l.Fail(wanted, sha[:7]+", which no repository of the lab knows", "sha-unknown").With("main", main.Tip()), nil
+	return l.Fail(wanted, text.Say("%s, which no repository of the lab knows", sha[:7]), "sha-unknown").With("main", main.Tip()), nil
 }
 
 // tag wants the tag at the commit of v1.sha, or moved from there to the second version, which step 4 asks for.
@@ -103,7 +104,7 @@ func (l *lab) tag(ctx context.Context) (check.Outcome, error) {
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	wanted := "a tag " + ground.TagName + " in the bare repository at commit " + first[:7]
+	wanted := text.Say("a tag %s in the bare repository at commit %s", ground.TagName, first[:7])
 	refs, err := l.BareRepo().Refs(ctx)
 	if err != nil {
 		return check.Outcome{}, err
@@ -112,29 +113,29 @@ func (l *lab) tag(ctx context.Context) (check.Outcome, error) {
 	_, branch := refs["refs/heads/"+ground.TagName]
 	switch {
 	case !tag && branch:
-		return l.Fail(wanted, "there is a branch of that name, and no tag", "tag-branch"), nil
+		return l.Fail(wanted, text.Say("there is a branch of that name, and no tag"), "tag-branch"), nil
 	case !tag:
 		_, local, err := l.CloneRepo().Resolve(ctx, ground.Tag)
 		if err != nil {
 			return check.Outcome{}, err
 		}
 		if local {
-			return l.Fail(wanted, "only the clone has it", "tag-not-pushed"), nil
+			return l.Fail(wanted, text.Say("only the clone has it"), "tag-not-pushed"), nil
 		}
-		return l.Fail(wanted, "there is none", "tag-missing"), nil
+		return l.Fail(wanted, text.Say("there is none"), "tag-missing"), nil
 	case branch:
 		// Argo CD, which is only told the name, would take the branch.
-		return l.Fail(wanted, "there is a branch of that name too", "tag-branch"), nil
+		return l.Fail(wanted, text.Say("there is a branch of that name too"), "tag-branch"), nil
 	}
 	at, ok, err := l.TagCommit(ctx)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if ok && at == first {
-		return check.Pass("it is at "+at[:7]).With("tag", refs[ground.Tag]), nil
+		return l.Pass(text.Say("it is at %s", at[:7])).With("tag", refs[ground.Tag]), nil
 	}
 	if !ok {
-		return l.Fail(wanted, "it is at no commit", "tag-wrong").With("tag", refs[ground.Tag]), nil
+		return l.Fail(wanted, text.Say("it is at no commit"), "tag-wrong").With("tag", refs[ground.Tag]), nil
 	}
 	main, err := l.Main(ctx)
 	if err != nil {
@@ -145,9 +146,9 @@ func (l *lab) tag(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if moved {
-		return check.Pass("it has been moved on to "+at[:7]).With("tag", refs[ground.Tag]).With("commit", at), nil
+		return l.Pass(text.Say("it has been moved on to %s", at[:7])).With("tag", refs[ground.Tag]).With("commit", at), nil
 	}
-	return l.Fail(wanted, "it is at "+at[:7], "tag-wrong").With("tag", refs[ground.Tag]).With("commit", at), nil
+	return l.Fail(wanted, text.Say("it is at %s", at[:7]), "tag-wrong").With("tag", refs[ground.Tag]).With("commit", at), nil
 }
 
 // movedOn reports whether the tag's commit is the second version's or came after it: where it may be then is for step 5 to judge.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -23,10 +25,10 @@ func (l *lab) apps() []check.Check {
 }
 
 func (l *lab) appsFile(context.Context) (check.Outcome, error) {
-	wanted := "Applications " + strings.Join(ground.Apps(), ", ") + " in " + l.AppsFile()
+	wanted := text.Say("Applications %s in %s", strings.Join(ground.Apps(), ", "), l.AppsFile())
 	data, err := os.ReadFile(l.AppsFile())
 	if errors.Is(err, os.ErrNotExist) {
-		return l.Fail(wanted, "there is no such file", "apps-file-missing"), nil
+		return l.Fail(wanted, text.Say("there is no such file"), "apps-file-missing"), nil
 	}
 	if err != nil {
 		return check.Outcome{}, err
@@ -34,7 +36,7 @@ func (l *lab) appsFile(context.Context) (check.Outcome, error) {
 	digest := judge.Digest(data)
 	documents, err := shared.Documents(data)
 	if err != nil {
-		return l.Fail(wanted, err.Error(), "apps-file-yaml").With("sha256", digest), nil
+		return l.Fail(wanted, text.Verbatim(err.Error()), "apps-file-yaml").With("sha256", digest), nil
 	}
 	first, err := l.First()
 	if err != nil {
@@ -44,17 +46,17 @@ func (l *lab) appsFile(context.Context) (check.Outcome, error) {
 		app, err := argo.Parse(documents, name)
 		switch {
 		case err != nil:
-			return l.Fail(wanted, err.Error(), "apps-file-yaml").With("sha256", digest), nil
+			return l.Fail(wanted, text.Verbatim(err.Error()), "apps-file-yaml").With("sha256", digest), nil
 		case app == nil:
-			return l.Fail(wanted, "the file has no Application "+name, "apps-file-none").With("sha256", digest), nil
+			return l.Fail(wanted, text.Say("the file has no Application %s", name), "apps-file-none").With("sha256", digest), nil
 		case app.Namespace != "" && app.Namespace != "argocd":
-			return l.Fail(name+" with metadata.namespace argocd", "metadata.namespace "+app.Namespace, "apps-file-field").With("sha256", digest), nil
+			return l.Fail(text.Say("%s with metadata.namespace argocd", name), text.Say("metadata.namespace %s", app.Namespace), "apps-file-field").With("sha256", digest), nil
 		}
 		if wrong := argo.Differs(app, l.Wanted(name, first)); wrong != nil {
-			return l.Fail(name+" with "+wrong.Wanted, wrong.Got, fieldHint(wrong, "apps-file-field")).With("sha256", digest), nil
+			return l.Fail(text.Say("%s with %s", name, wrong.Wanted), wrong.Got, fieldHint(wrong, "apps-file-field")).With("sha256", digest), nil
 		}
 	}
-	return check.Pass("it says what was asked").With("sha256", digest), nil
+	return l.Pass(text.Say("it says what was asked")).With("sha256", digest), nil
 }
 
 // fieldHint is the hint for a field that is not as wanted.
@@ -79,10 +81,10 @@ func (l *lab) appsLive(ctx context.Context) (check.Outcome, error) {
 			return out, err
 		}
 		if wrong := argo.Differs(app, l.Wanted(name, first)); wrong != nil {
-			return l.Fail(name+" with "+wrong.Wanted, wrong.Got, fieldHint(wrong, "apps-field")).With("application", argo.Evidence(app)), nil
+			return l.Fail(text.Say("%s with %s", name, wrong.Wanted), wrong.Got, fieldHint(wrong, "apps-field")).With("application", argo.Evidence(app)), nil
 		}
 	}
-	return check.Pass("they are as asked"), nil
+	return l.Pass(text.Say("they are as asked")), nil
 }
 
 // appsSynced asks whether each Application has deployed the first version. Once it has, what it tracks may have moved on, and that is
@@ -106,5 +108,5 @@ func (l *lab) appsSynced(ctx context.Context) (check.Outcome, error) {
 			return out, err
 		}
 	}
-	return check.Pass("all three have deployed version "+ground.First).With("applications", evidence), nil
+	return l.Pass(text.Say("all three have deployed version %s", ground.First)).With("applications", evidence), nil
 }

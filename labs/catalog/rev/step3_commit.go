@@ -2,9 +2,10 @@ package rev
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
@@ -67,25 +68,25 @@ func (l *lab) seconds(ctx context.Context) ([]string, error) {
 }
 
 func (l *lab) secondCommit(ctx context.Context) (check.Outcome, error) {
-	wanted := fmt.Sprintf("a commit on main after the first one whose %s says version %s", ground.ReleasePath, ground.Second)
+	wanted := text.Say("a commit on main after the first one whose %s says version %s", ground.ReleasePath, ground.Second)
 	commits, err := l.seconds(ctx)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if len(commits) > 0 {
-		return check.Pass("commit "+commits[0][:7]).With("commits", commits), nil
+		return l.Pass(text.Say("commit %s", commits[0][:7])).With("commits", commits), nil
 	}
 	main, err := l.Main(ctx)
 	if err != nil {
 		return check.Outcome{}, err
 	}
-	got := fmt.Sprintf("main is at %s: %s", main.Tip()[:7], main.TipRelease().Says())
+	got := text.Say("main is at %s: %s", main.Tip()[:7], main.TipRelease().Says())
 	unpushed, err := l.unpushed(ctx)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if unpushed.Version == ground.Second {
-		return l.Fail(wanted, got+"; the clone's main says version "+ground.Second, "not-pushed").With("main", main.Tip()), nil
+		return l.Fail(wanted, text.Say("%s; the clone's main says version %s", got, ground.Second), "not-pushed").With("main", main.Tip()), nil
 	}
 	return l.Fail(wanted, got, "second-missing").With("main", main.Tip()), nil
 }
@@ -121,10 +122,10 @@ func (l *lab) afterFile(context.Context) (check.Outcome, error) {
 	}
 	for _, name := range places {
 		if _, ok := f.Text(name); !ok {
-			return l.Differs(f, name+" as a string", name, "after-field"), nil
+			return l.Differs(f, text.Say("%s as a string", name), name, "after-field"), nil
 		}
 	}
-	return check.Pass("it has the three fields").With("sha256", f.Digest), nil
+	return l.Pass(text.Say("it has the three fields")).With("sha256", f.Digest), nil
 }
 
 // recorded is the commit that after-commit.json has for the branch. It is for steps that need this one.
@@ -157,7 +158,7 @@ func (l *lab) afterValues(ctx context.Context) (check.Outcome, error) {
 	for _, name := range places {
 		value, _ := f.Text(name)
 		if value = strings.TrimSpace(value); !ground.FullSHA(value) {
-			return l.Differs(f, name+" with a full SHA", name, "after-form"), nil
+			return l.Differs(f, text.Say("%s with a full SHA", name), name, "after-form"), nil
 		}
 		commit, err := main.Peel(ctx, value)
 		if err != nil {
@@ -166,16 +167,16 @@ func (l *lab) afterValues(ctx context.Context) (check.Outcome, error) {
 		second := slices.Contains(commits, commit)
 		switch {
 		case name == "branch" && !second && commit == first:
-			return l.Differs(f, "branch with the new commit", name, "after-too-early"), nil
+			return l.Differs(f, text.Say("branch with the new commit"), name, "after-too-early"), nil
 		case name == "branch" && !second:
-			return l.Differs(f, "branch with a commit of main that says version "+ground.Second, name, "after-value"), nil
+			return l.Differs(f, text.Say("branch with a commit of main that says version %s", ground.Second), name, "after-value"), nil
 		case name == "tag" && second:
-			return l.Differs(f, "tag with the first commit", name, "after-tag-moved"), nil
+			return l.Differs(f, text.Say("tag with the first commit"), name, "after-tag-moved"), nil
 		case name != "branch" && commit != first:
-			return l.Differs(f, name+" with the first commit", name, "after-value"), nil
+			return l.Differs(f, text.Say("%s with the first commit", name), name, "after-value"), nil
 		}
 	}
-	return check.Pass("only the branch went on").With("sha256", f.Digest), nil
+	return l.Pass(text.Say("only the branch went on")).With("sha256", f.Digest), nil
 }
 
 // afterSynced wants Argo CD to have been where the file says that it was.
@@ -190,7 +191,7 @@ func (l *lab) afterSynced(ctx context.Context) (check.Outcome, error) {
 	}
 	evidence := argo.Evidence(app)
 	if h.Forgot() || h.Find(0, ground.Saying(ground.Second)) >= 0 {
-		return check.Pass(ground.BranchApp+" has deployed version "+ground.Second).With("application", evidence), nil
+		return l.Pass(text.Say("%s has deployed version %s", ground.BranchApp, ground.Second)).With("application", evidence), nil
 	}
 	main, err := l.Main(ctx)
 	if err != nil {
@@ -199,5 +200,5 @@ func (l *lab) afterSynced(ctx context.Context) (check.Outcome, error) {
 	if main.TipRelease().Version == ground.Second {
 		return l.inStep(ctx, ground.BranchApp)
 	}
-	return l.Fail(ground.BranchApp+" having deployed version "+ground.Second, argo.Describe(app), "after-never").With("application", evidence), nil
+	return l.Fail(text.Say("%s having deployed version %s", ground.BranchApp, ground.Second), argo.Describe(app), "after-never").With("application", evidence), nil
 }

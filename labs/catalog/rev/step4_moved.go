@@ -2,9 +2,10 @@ package rev
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
@@ -35,7 +36,7 @@ func (l *lab) tagHistory(ctx context.Context) (*argo.Application, ground.History
 }
 
 func (l *lab) tagMoved(ctx context.Context) (check.Outcome, error) {
-	wanted := fmt.Sprintf("%s having deployed two commits under the name %s: the first one, and then one with version %s", ground.TagApp, ground.TagName, ground.Second)
+	wanted := text.Say("%s having deployed two commits under the name %s: the first one, and then one with version %s", ground.TagApp, ground.TagName, ground.Second)
 	app, h, out, err := l.tagHistory(ctx)
 	if app == nil || err != nil {
 		return out, err
@@ -47,7 +48,7 @@ func (l *lab) tagMoved(ctx context.Context) (check.Outcome, error) {
 	evidence := argo.Evidence(app)
 	// A history that has been cut short cannot tell any more; the file was written when it could.
 	if h.Moves(first) || h.Forgot() {
-		return check.Pass(fmt.Sprintf("it has deployed %d times", len(h))).With("application", evidence), nil
+		return l.Pass(text.Say("it has deployed %d times", len(h))).With("application", evidence), nil
 	}
 	at, ok, err := l.TagCommit(ctx)
 	if err != nil {
@@ -70,18 +71,11 @@ func (l *lab) tagMoved(ctx context.Context) (check.Outcome, error) {
 			return check.Outcome{}, err
 		}
 		if localTag && local != first {
-			return l.Fail(wanted, fmt.Sprintf("the bare repository's tag is at %s, the clone's at %s", at[:7], local[:7]), "moved-local").With("application", evidence), nil
+			return l.Fail(wanted, text.Say("the bare repository's tag is at %s, the clone's at %s", at[:7], local[:7]), "moved-local").With("application", evidence), nil
 		}
-		return l.Fail(wanted, "the tag is still at "+at[:7], "moved-not").With("application", evidence), nil
+		return l.Fail(wanted, text.Say("the tag is still at %s", at[:7]), "moved-not").With("application", evidence), nil
 	}
-	return l.Fail(wanted, "the tag is at "+orNone(at), "moved-elsewhere").With("application", evidence), nil
-}
-
-func orNone(sha string) string {
-	if sha == "" {
-		return "no commit"
-	}
-	return sha[:min(7, len(sha))]
+	return l.Fail(wanted, text.Say("the tag is at %s", text.Commit(at)), "moved-elsewhere").With("application", evidence), nil
 }
 
 // movedConfig looks into the cluster as long as the tag is where this step moves it.
@@ -107,7 +101,7 @@ func (l *lab) movedConfig(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if now != at || version != ground.Second {
-		return check.Pass("the tag has been moved on since").With("application", argo.Evidence(app)), nil
+		return l.Pass(text.Say("the tag has been moved on since")).With("application", argo.Evidence(app)), nil
 	}
 	return l.config(ctx, ground.TagApp, ground.Second)
 }
@@ -122,12 +116,12 @@ func (l *lab) historyFile(context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	if target, ok := f.Text("target"); !ok || target != ground.TagName {
-		return l.Differs(f, "target "+ground.TagName+", what "+ground.TagApp+" tracks", "target", "history-field"), nil
+		return l.Differs(f, text.Say("target %s, what %s tracks", ground.TagName, ground.TagApp), "target", "history-field"), nil
 	}
 	if _, ok := f.Texts("revisions"); !ok {
-		return l.Differs(f, "revisions as a list of strings", "revisions", "history-field"), nil
+		return l.Differs(f, text.Say("revisions as a list of strings"), "revisions", "history-field"), nil
 	}
-	return check.Pass("it has the two fields").With("sha256", f.Digest), nil
+	return l.Pass(text.Say("it has the two fields")).With("sha256", f.Digest), nil
 }
 
 // historyValues holds the file against Argo CD's history, which went on when the tag was put back.
@@ -153,7 +147,7 @@ func (l *lab) historyValues(ctx context.Context) (check.Outcome, error) {
 	for i, revision := range revisions {
 		revisions[i] = strings.TrimSpace(revision)
 		if !ground.FullSHA(revisions[i]) {
-			return l.Differs(f, "revisions with full SHAs", "revisions", "history-form"), nil
+			return l.Differs(f, text.Say("revisions with full SHAs"), "revisions", "history-form"), nil
 		}
 		d := ground.Deployment{Ours: true}
 		if d.Commit, err = main.Peel(ctx, revisions[i]); err != nil {
@@ -169,10 +163,10 @@ func (l *lab) historyValues(ctx context.Context) (check.Outcome, error) {
 		if said.Find(0, ground.Of(first)) >= 0 && said.Find(0, ground.Saying(ground.Second)) >= 0 {
 			hint = "history-order"
 		}
-		return l.Differs(f, "the first commit, and after it one with version "+ground.Second, "revisions", hint), nil
+		return l.Differs(f, text.Say("the first commit, and after it one with version %s", ground.Second), "revisions", hint), nil
 	}
 	if !h.Holds(revisions) {
-		return l.Differs(f, "the revisions of "+ground.TagApp+"'s history", "revisions", "history-differs").With("application", argo.Evidence(app)), nil
+		return l.Differs(f, text.Say("the revisions of %s's history", ground.TagApp), "revisions", "history-differs").With("application", argo.Evidence(app)), nil
 	}
-	return check.Pass("it is what Argo CD remembers").With("sha256", f.Digest).With("application", argo.Evidence(app)), nil
+	return l.Pass(text.Say("it is what Argo CD remembers")).With("sha256", f.Digest).With("application", argo.Evidence(app)), nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/labs/git"
@@ -41,22 +43,22 @@ func (l *lab) tagRestored(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	if ok && at == first {
-		return check.Pass("it is at "+at[:7]).With("tag", at), nil
+		return l.Pass(text.Say("it is at %s", at[:7])).With("tag", at), nil
 	}
-	wanted, got := "the tag "+ground.TagName+" back at "+first[:7], "it is at "+orNone(at)
+	wanted, got := text.Say("the tag %s back at %s", ground.TagName, first[:7]), text.Say("it is at %s", text.Commit(at))
 	hook, err := l.HookCheck(ctx)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if hook.State == check.Passed {
-		return l.Fail(wanted, got+", and there is a hook", "restored-hook").With("tag", at), nil
+		return l.Fail(wanted, text.Say("%s, and there is a hook", got), "restored-hook").With("tag", at), nil
 	}
 	local, ok, err := l.CloneRepo().Resolve(ctx, ground.Tag)
 	if err != nil {
 		return check.Outcome{}, err
 	}
 	if ok && local == first {
-		return l.Fail(wanted, got+", and the clone's tag at "+local[:7], "not-pushed").With("tag", at), nil
+		return l.Fail(wanted, text.Say("%s, and the clone's tag at %s", got, local[:7]), "not-pushed").With("tag", at), nil
 	}
 	return l.Fail(wanted, got, "restored-not").With("tag", at), nil
 }
@@ -95,22 +97,23 @@ var pushes = []push{
 	{name: "several", refs: [][2]string{{tryBranch, "next"}, {ground.Tag, "last"}, {newBranch, "last"}}, refused: true, hint: "hook-first-line"},
 }
 
+// String is the push as git takes it at the prompt, without the objects.
 func (p push) String() string {
 	words := make([]string, len(p.refs))
 	for i, ref := range p.refs {
 		words[i] = ref[0]
 		if ref[1] == "" {
-			words[i] = "no " + ref[0]
+			words[i] = ":" + ref[0]
 		}
 	}
-	return strings.Join(words, " and ")
+	return strings.Join(words, " ")
 }
 
 // pushed is what became of a push.
 type pushed struct {
 	push
 	right bool
-	got   string
+	got   text.Phrase
 }
 
 // pushAll tries all pushes, each on what is right after those before.
@@ -148,13 +151,13 @@ func (l *lab) pushAll(ctx context.Context) (map[string]pushed, error) {
 			if err != nil {
 				return nil, err
 			}
-			r := pushed{push: p, right: maps.Equal(want, after), got: "it was taken"}
+			r := pushed{push: p, right: maps.Equal(want, after), got: text.Say("it was taken")}
 			if trial.Code != 0 {
-				r.got = "it was refused: " + trial.Output
+				r.got = text.Say("it was refused: %s", trial.Output)
 			}
 			if trial.TimedOut {
 				// The others would take as long, and there is a verdict.
-				r.right, r.got = false, "it did not end in time: "+trial.Output
+				r.right, r.got = false, text.Say("it did not end in time: %s", trial.Output)
 				for _, other := range pushes {
 					if _, tried := results[other.name]; !tried {
 						results[other.name] = r
@@ -243,20 +246,20 @@ func (l *lab) pushCheck(names ...string) func(context.Context) (check.Outcome, e
 		}
 		for _, name := range names {
 			r := results[name]
-			wanted := "taken: a push of " + r.String()
+			wanted := text.Say("taken: a push of %s", r.String())
 			if r.refused {
-				wanted = "refused: a push of " + r.String()
+				wanted = text.Say("refused: a push of %s", r.String())
 			}
 			if !r.right {
 				return l.Fail(wanted, r.got, r.hint), nil
 			}
 		}
-		return check.Pass(fmt.Sprintf("%d pushes went as they should", len(names))), nil
+		return l.Pass(text.Say("%d pushes went as they should", len(names))), nil
 	}
 }
 
 func (l *lab) guardFile(context.Context) (check.Outcome, error) {
-	wanted := "the refusal of a push that moves the tag " + ground.TagName
+	wanted := text.Say("the refusal of a push that moves the tag %s", ground.TagName)
 	output, digest, out, err := l.ReadOutput(l.Guard(), wanted, "guard-missing")
 	if output == "" {
 		return out, err
@@ -266,7 +269,7 @@ func (l *lab) guardFile(context.Context) (check.Outcome, error) {
 		if strings.Contains(output, "already exists") {
 			hint = "guard-own-refusal"
 		}
-		return l.Fail(wanted, "no line says that the remote's pre-receive hook declined "+ground.TagName, hint).With("sha256", digest), nil
+		return l.Fail(wanted, text.Say("no line says that the remote's pre-receive hook declined %s", ground.TagName), hint).With("sha256", digest), nil
 	}
-	return check.Pass("it holds the refusal").With("sha256", digest), nil
+	return l.Pass(text.Say("it holds the refusal")).With("sha256", digest), nil
 }

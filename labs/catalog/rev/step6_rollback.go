@@ -2,8 +2,9 @@ package rev
 
 import (
 	"context"
-	"fmt"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -30,13 +31,13 @@ func (l *lab) rollbackCommit(ctx context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	tip := main.Tip()
-	wanted := fmt.Sprintf("a main that says version %s again, with commit %s in its history", ground.First, orNone(second))
-	got := fmt.Sprintf("main is at %s: %s", orNone(tip), main.TipRelease().Says())
+	wanted := text.Say("a main that says version %s again, with commit %s in its history", ground.First, text.Commit(second))
+	got := text.Say("main is at %s: %s", text.Commit(tip), main.TipRelease().Says())
 	switch {
 	case main.Undoes(second, tip):
-		return check.Pass(got).With("main", tip).With("second", second), nil
+		return l.Pass(got).With("main", tip).With("second", second), nil
 	case !main.Has(second):
-		return l.Fail(wanted, got+", and its history does not have that commit", "rollback-erased").With("main", tip).With("second", second), nil
+		return l.Fail(wanted, text.Say("%s, and its history does not have that commit", got), "rollback-erased").With("main", tip).With("second", second), nil
 	}
 	unpushed, err := l.unpushed(ctx)
 	if err != nil {
@@ -45,7 +46,7 @@ func (l *lab) rollbackCommit(ctx context.Context) (check.Outcome, error) {
 	hint := "rollback-not"
 	if unpushed.Version == ground.First {
 		hint = "not-pushed"
-		got += "; the clone's main says version " + ground.First
+		got = text.Say("%s; the clone's main says version %s", got, ground.First)
 	}
 	return l.Fail(wanted, got, hint).With("main", tip).With("second", second), nil
 }
@@ -61,13 +62,13 @@ func (l *lab) rollbackFile(context.Context) (check.Outcome, error) {
 	}
 	for _, name := range []string{"revert_sha", "deployed"} {
 		if _, ok := f.Text(name); !ok {
-			return l.Differs(f, name+" as a string", name, "rollback-field"), nil
+			return l.Differs(f, text.Say("%s as a string", name), name, "rollback-field"), nil
 		}
 	}
 	if _, ok := f.Boolean("equals_v1_sha"); !ok {
-		return l.Differs(f, "equals_v1_sha as true or false", "equals_v1_sha", "rollback-field"), nil
+		return l.Differs(f, text.Say("equals_v1_sha as true or false"), "equals_v1_sha", "rollback-field"), nil
 	}
-	return check.Pass("it has the three fields").With("sha256", f.Digest), nil
+	return l.Pass(text.Say("it has the three fields")).With("sha256", f.Digest), nil
 }
 
 // rollbackValues accepts any commit that undid the second version: main may have gone on since.
@@ -98,13 +99,13 @@ func (l *lab) rollbackValues(ctx context.Context) (check.Outcome, error) {
 		case known && main.Release[commit.SHA].Version == ground.Second:
 			hint = "rollback-sha-second"
 		}
-		return l.Differs(f, "revert_sha with the commit that undid the second version on main", "revert_sha", hint).With("main", main.Tip()), nil
+		return l.Differs(f, text.Say("revert_sha with the commit that undid the second version on main"), "revert_sha", hint).With("main", main.Tip()), nil
 	}
 	if deployed, _ := f.Text("deployed"); deployed != ground.First {
-		return l.Differs(f, "deployed with the version that the ConfigMap in "+ground.BranchApp+" says", "deployed", "rollback-deployed"), nil
+		return l.Differs(f, text.Say("deployed with the version that the ConfigMap in %s says", ground.BranchApp), "deployed", "rollback-deployed"), nil
 	}
 	if equals, _ := f.Boolean("equals_v1_sha"); equals != (commit.SHA == first) {
-		return l.Differs(f, "equals_v1_sha with whether revert_sha is the SHA in v1.sha", "equals_v1_sha", "rollback-equals"), nil
+		return l.Differs(f, text.Say("equals_v1_sha with whether revert_sha is the SHA in v1.sha"), "equals_v1_sha", "rollback-equals"), nil
 	}
-	return check.Pass("it is what is so").With("sha256", f.Digest).With("commit", commit.SHA), nil
+	return l.Pass(text.Say("it is what is so")).With("sha256", f.Digest).With("commit", commit.SHA), nil
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/cgoa-labs/labctl/bootstrap"
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -23,14 +25,14 @@ func (l *lab) refused() []check.Check {
 }
 
 func (l *lab) coreKubeconfig(context.Context) (check.Outcome, error) {
-	wanted := "a kubeconfig " + l.AdminCopy()
+	wanted := text.Say("a kubeconfig %s", l.AdminCopy())
 	k, err := kube.ReadKubeconfig(l.AdminCopy())
 	var bad *kube.KubeconfigError
 	switch {
 	case errors.As(err, &bad):
-		return l.Fail(wanted, bad.Err.Error(), "kubeconfig-bad"), nil
+		return l.Fail(wanted, text.Verbatim(bad.Err.Error()), "kubeconfig-bad"), nil
 	case errors.Is(err, os.ErrNotExist):
-		return l.Fail(wanted, "there is none", "kubeconfig-missing"), nil
+		return l.Fail(wanted, text.Say("there is none"), "kubeconfig-missing"), nil
 	case err != nil:
 		return check.Outcome{}, err
 	}
@@ -44,11 +46,11 @@ func (l *lab) coreKubeconfig(context.Context) (check.Outcome, error) {
 	}
 	switch {
 	case !kube.SameServer(k.Server, client.Server()):
-		return l.Fail("server "+client.Server(), "server "+k.Server, "kubeconfig-bad").With("sha256", digest), nil
+		return l.Fail(text.Say("server %s", client.Server()), text.Say("server %s", k.Server), "kubeconfig-bad").With("sha256", digest), nil
 	case k.Namespace != bootstrap.ArgoNamespace:
-		return l.Fail("current namespace "+bootstrap.ArgoNamespace, "current namespace "+k.Namespace, "kubeconfig-namespace").With("sha256", digest), nil
+		return l.Fail(text.Say("current namespace %s", bootstrap.ArgoNamespace), text.Say("current namespace %s", k.Namespace), "kubeconfig-namespace").With("sha256", digest), nil
 	}
-	return check.Pass("server "+k.Server+", namespace "+k.Namespace).With("sha256", digest), nil
+	return l.Pass(text.Say("server %s, namespace %s", k.Server, k.Namespace)).With("sha256", digest), nil
 }
 
 // What the argocd command says: the refusal itself, and what comes of the usual mistakes.
@@ -59,22 +61,22 @@ const (
 )
 
 func (l *lab) refusedFile(context.Context) (check.Outcome, error) {
-	wanted := "Argo CD's refusal of the rollback"
+	wanted := text.Say("Argo CD's refusal of the rollback")
 	output, digest, out, err := l.ReadOutput(l.Refused(), wanted, "refused-missing")
 	if output == "" {
 		return out, err
 	}
 	// Terminals and editors break long lines.
-	text := strings.ToLower(strings.Join(strings.Fields(output), " "))
-	if strings.Contains(text, saysRefused) {
-		return check.Pass("it holds the refusal").With("sha256", digest), nil
+	said := strings.ToLower(strings.Join(strings.Fields(output), " "))
+	if strings.Contains(said, saysRefused) {
+		return l.Pass(text.Say("it holds the refusal")).With("sha256", digest), nil
 	}
 	hint := "refused-not"
 	switch {
-	case strings.Contains(text, saysNoSettings):
+	case strings.Contains(said, saysNoSettings):
 		hint = "refused-namespace"
-	case strings.Contains(text, saysNoHistory):
+	case strings.Contains(said, saysNoHistory):
 		hint = "refused-id"
 	}
-	return l.Fail(wanted, "it says nothing of a rollback that is refused because the Application syncs by itself", hint).With("sha256", digest), nil
+	return l.Fail(wanted, text.Say("it says nothing of a rollback that is refused because the Application syncs by itself"), hint).With("sha256", digest), nil
 }

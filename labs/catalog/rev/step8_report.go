@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/rev/ground"
 	"github.com/cgoa-labs/labctl/labs/check"
@@ -35,14 +37,14 @@ func (l *lab) reportFile(context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	if _, ok := f.Texts("mutable_refs"); !ok {
-		return l.Differs(f, "mutable_refs as a list of strings", "mutable_refs", "report-field"), nil
+		return l.Differs(f, text.Say("mutable_refs as a list of strings"), "mutable_refs", "report-field"), nil
 	}
 	for _, name := range []string{"immutable_ref", "pinned_revision", "tag_guard", "rollback"} {
 		if _, ok := f.Text(name); !ok {
-			return l.Differs(f, name+" as a string", name, "report-field"), nil
+			return l.Differs(f, text.Say("%s as a string", name), name, "report-field"), nil
 		}
 	}
-	return check.Pass("it has the five fields").With("sha256", f.Digest), nil
+	return l.Pass(text.Say("it has the five fields")).With("sha256", f.Digest), nil
 }
 
 func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
@@ -51,11 +53,11 @@ func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	if refs, _ := f.Texts("mutable_refs"); !sameSet(refs, []string{"branch", "tag"}) {
-		return l.Differs(f, "mutable_refs with the two kinds of refs that moved", "mutable_refs", "report-refs"), nil
+		return l.Differs(f, text.Say("mutable_refs with the two kinds of refs that moved"), "mutable_refs", "report-refs"), nil
 	}
 	for _, fact := range said {
 		if got, _ := f.Text(fact.name); got != fact.want {
-			return l.Differs(f, fact.name+" as the step names it", fact.name, "report-value"), nil
+			return l.Differs(f, text.Say("%s as the step names it", fact.name), fact.name, "report-value"), nil
 		}
 	}
 	app, out, err := l.application(ctx, ground.SHAApp)
@@ -63,9 +65,9 @@ func (l *lab) reportFacts(ctx context.Context) (check.Outcome, error) {
 		return out, err
 	}
 	if got, _ := f.Text("pinned_revision"); strings.TrimSpace(got) != app.Status.Sync.Revision {
-		return l.Differs(f, "pinned_revision with status.sync.revision of "+ground.SHAApp, "pinned_revision", "report-pinned").With("application", argo.Evidence(app)), nil
+		return l.Differs(f, text.Say("pinned_revision with status.sync.revision of %s", ground.SHAApp), "pinned_revision", "report-pinned").With("application", argo.Evidence(app)), nil
 	}
-	return check.Pass("it is what is so").With("sha256", f.Digest).With("application", argo.Evidence(app)), nil
+	return l.Pass(text.Say("it is what is so")).With("sha256", f.Digest).With("application", argo.Evidence(app)), nil
 }
 
 // sameSet reports whether two lists hold the same words, in whatever order.

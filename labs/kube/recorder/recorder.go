@@ -48,7 +48,7 @@ type Request struct {
 func (r Request) String() string {
 	s := r.Method + " " + r.Path
 	if r.DryRun {
-		s += " (dry run)"
+		s += " (dryRun)"
 	}
 	return s
 }

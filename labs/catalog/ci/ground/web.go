@@ -2,9 +2,10 @@ package ground
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
@@ -18,7 +19,7 @@ type WebFile struct {
 	Exists bool
 	// Deployment is the Deployment web, nil where the file has none that Kubernetes would take; Problem then says why.
 	Deployment *appsv1.Deployment
-	Problem    string
+	Problem    text.Phrase
 	// Replicas is spec.replicas as it is written; nil where it is not there. Typo says that there is a spec.replica.
 	Replicas any
 	Typo     bool
@@ -29,10 +30,10 @@ func ParseWeb(data []byte) WebFile {
 	w := WebFile{Exists: true}
 	documents, err := ground.Documents(data)
 	if err != nil {
-		w.Problem = err.Error()
+		w.Problem = text.Verbatim(err.Error())
 		return w
 	}
-	w.Problem = "it has no Deployment web"
+	w.Problem = text.Say("it has no Deployment web")
 	for _, document := range documents {
 		var loose struct {
 			Kind     string
@@ -40,7 +41,7 @@ func ParseWeb(data []byte) WebFile {
 			Spec     map[string]any
 		}
 		if err := yaml.Unmarshal(document, &loose); err != nil {
-			w.Problem = "it cannot be read as YAML: " + err.Error()
+			w.Problem = text.Say("it cannot be read as YAML: %s", err.Error())
 			return w
 		}
 		if loose.Kind != "Deployment" || loose.Metadata.Name != Web {
@@ -50,49 +51,58 @@ func ParseWeb(data []byte) WebFile {
 		_, w.Typo = loose.Spec["replica"]
 		var d appsv1.Deployment
 		if err := yaml.UnmarshalStrict(document, &d); err != nil {
-			w.Problem = strings.ReplaceAll(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "), "\n", " ")
+			w.Problem = text.Verbatim(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "), "\n", " "))
 			return w
 		}
 		if d.APIVersion != "apps/v1" {
-			w.Problem = fmt.Sprintf("apiVersion is %q", d.APIVersion)
+			w.Problem = text.Say("apiVersion is %q", d.APIVersion)
 			return w
 		}
-		w.Deployment, w.Problem = &d, ""
+		w.Deployment, w.Problem = &d, text.Phrase{}
 		return w
 	}
 	return w
 }
 
 // Valid reports whether it is a Deployment web as the lab wants it, whatever its image; else it says what is wrong.
-func (w WebFile) Valid() (bool, string) {
-	switch {
-	case !w.Exists:
-		return false, "there is no " + WebPath
-	case w.Deployment == nil:
-		return false, WebPath + ": " + w.Problem
+func (w WebFile) Valid() (bool, text.Phrase) {
+	if !w.Exists {
+		return false, text.Say("there is no %s", WebPath)
 	}
+	wrong := w.Problem
+	if w.Deployment != nil {
+		wrong = w.wrong()
+	}
+	if wrong.Empty() {
+		return true, wrong
+	}
+	return false, text.Say("%s: %s", WebPath, wrong)
+}
+
+// wrong is what is wrong with a Deployment that Kubernetes would take.
+func (w WebFile) wrong() text.Phrase {
 	d := w.Deployment
 	labels := d.Spec.Template.Labels
 	switch {
 	case d.Namespace != "":
-		return false, fmt.Sprintf("%s: metadata.namespace is %q", WebPath, d.Namespace)
+		return text.Say("metadata.namespace is %q", d.Namespace)
 	case d.Spec.Replicas == nil:
-		return false, WebPath + ": spec.replicas is not set"
+		return text.Say("spec.replicas is not set")
 	case *d.Spec.Replicas != Replicas:
-		return false, fmt.Sprintf("%s: spec.replicas is %d", WebPath, *d.Spec.Replicas)
+		return text.Say("spec.replicas is %d", *d.Spec.Replicas)
 	case labels["app"] != "web":
-		return false, fmt.Sprintf("%s: the pods' label app is %q", WebPath, labels["app"])
+		return text.Say("the pods' label app is %q", labels["app"])
 	case d.Spec.Selector == nil || len(d.Spec.Selector.MatchLabels)+len(d.Spec.Selector.MatchExpressions) == 0:
-		return false, WebPath + ": spec.selector is not set"
+		return text.Say("spec.selector is not set")
 	case w.Image() == "":
-		return false, WebPath + ": there is no container web with an image"
+		return text.Say("there is no container web with an image")
 	}
 	for k, v := range d.Spec.Selector.MatchLabels {
 		if labels[k] != v {
-			return false, fmt.Sprintf("%s: the selector wants %s=%s, which the pods do not have", WebPath, k, v)
+			return text.Say("the selector wants %s=%s, which the pods do not have", k, v)
 		}
 	}
-	return true, ""
+	return text.Phrase{}
 }
 
 // Image is the image of the container web, in the short form for images of the usual registry; empty where there is none.
@@ -171,11 +181,10 @@ func (g *Ground) ReadMain(ctx context.Context) (MainHistory, error) {
 		if !blobs[i].Exists {
 			continue
 		}
-		text := string(blobs[i].Data)
-		w, ok := parsed[text]
+		w, ok := parsed[string(blobs[i].Data)]
 		if !ok {
 			w = ParseWeb(blobs[i].Data)
-			parsed[text] = w
+			parsed[string(blobs[i].Data)] = w
 		}
 		m.Web[sha] = w
 	}

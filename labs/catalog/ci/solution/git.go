@@ -174,7 +174,7 @@ func (w work) observe(ctx context.Context, broken string) error {
 		tried := op != nil && op.Operation.Sync != nil && op.Operation.Sync.Revision == broken
 		if !tried || !(op.RetryCount > 0 || op.Phase.Failed() || op.Phase == "Error") || app.Status.Sync.Revision != broken ||
 			strings.HasPrefix(op.Message, "Retrying operation") { // says nothing of why, while an attempt is under way
-			return check.NotYet("", argo.Describe(app), ""), nil
+			return check.NotYet("", argo.Describe(app).String(), ""), nil
 		}
 		seen.SyncStatus, seen.Message = string(app.Status.Sync.Status), op.Message
 		return check.Pass(""), nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cgoa-labs/labctl/labs/text"
+
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -19,15 +21,16 @@ import (
 type Release struct {
 	Exists bool
 	// Version is what the ConfigMap release says, empty where the file has no such ConfigMap as the lab wants; Problem then says why.
-	Version, Problem string
+	Version string
+	Problem text.Phrase
 }
 
 // ParseRelease reads app/release.yaml.
 func ParseRelease(data []byte) Release {
-	r := Release{Exists: true, Problem: "it has no ConfigMap release"}
+	r := Release{Exists: true, Problem: text.Say("it has no ConfigMap release")}
 	documents, err := ground.Documents(data)
 	if err != nil {
-		r.Problem = err.Error()
+		r.Problem = text.Verbatim(err.Error())
 		return r
 	}
 	for _, document := range documents {
@@ -36,7 +39,7 @@ func ParseRelease(data []byte) Release {
 			Metadata struct{ Name string }
 		}
 		if err := yaml.Unmarshal(document, &loose); err != nil {
-			r.Problem = "it cannot be read as YAML: " + err.Error()
+			r.Problem = text.Say("it cannot be read as YAML: %s", err.Error())
 			return r
 		}
 		if loose.Kind != "ConfigMap" || loose.Metadata.Name != ConfigMap {
@@ -46,15 +49,15 @@ func ParseRelease(data []byte) Release {
 		err := yaml.UnmarshalStrict(document, &c)
 		switch {
 		case err != nil:
-			r.Problem = strings.ReplaceAll(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "), "\n", " ")
+			r.Problem = text.Verbatim(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "), "\n", " "))
 		case c.APIVersion != "v1":
-			r.Problem = fmt.Sprintf("apiVersion is %q", c.APIVersion)
+			r.Problem = text.Say("apiVersion is %q", c.APIVersion)
 		case c.Namespace != "":
-			r.Problem = fmt.Sprintf("metadata.namespace is %q", c.Namespace)
+			r.Problem = text.Say("metadata.namespace is %q", c.Namespace)
 		case c.Data["version"] == "":
-			r.Problem = "data.version is not set"
+			r.Problem = text.Say("data.version is not set")
 		default:
-			r.Version, r.Problem = c.Data["version"], ""
+			r.Version, r.Problem = c.Data["version"], text.Phrase{}
 		}
 		return r
 	}
@@ -62,14 +65,14 @@ func ParseRelease(data []byte) Release {
 }
 
 // Says tells in words what the file says.
-func (r Release) Says() string {
+func (r Release) Says() text.Phrase {
 	switch {
 	case !r.Exists:
-		return "there is no " + ReleasePath
+		return text.Say("there is no %s", ReleasePath)
 	case r.Version == "":
-		return ReleasePath + ": " + r.Problem
+		return text.Say("%s: %s", ReleasePath, r.Problem)
 	}
-	return "version " + r.Version
+	return text.Say("version %s", r.Version)
 }
 
 // MainHistory is the bare repository's main, with app/release.yaml in each of its commits, and what can be found out beyond it.
@@ -174,21 +177,21 @@ func FullSHA(s string) bool {
 }
 
 // Pinned reads v1.sha. Where it is there and not one line with a SHA, problem says so.
-func (p Paths) Pinned() (sha, problem string, err error) {
+func (p Paths) Pinned() (sha string, problem text.Phrase, err error) {
 	data, err := os.ReadFile(p.SHAFile())
 	if err != nil {
-		return "", "", err
+		return "", text.Phrase{}, err
 	}
-	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\xef\xbb\xbf"))
+	content := strings.TrimSpace(strings.TrimPrefix(string(data), "\xef\xbb\xbf"))
 	switch {
-	case text == "":
-		return "", "it is empty", nil
-	case strings.ContainsAny(text, "\r\n"):
-		return "", "it has more than one line", nil
-	case !FullSHA(text):
-		return "", fmt.Sprintf("it says %q", shorten(text)), nil
+	case content == "":
+		return "", text.Say("it is empty"), nil
+	case strings.ContainsAny(content, "\r\n"):
+		return "", text.Say("it has more than one line"), nil
+	case !FullSHA(content):
+		return "", text.Say("it says %q", shorten(content)), nil
 	}
-	return text, "", nil
+	return content, text.Phrase{}, nil
 }
 
 func shorten(s string) string {
@@ -204,7 +207,7 @@ var ErrNoSHA = errors.New("v1.sha does not hold a SHA")
 // First is the commit of v1.sha.
 func (p Paths) First() (string, error) {
 	sha, problem, err := p.Pinned()
-	if err == nil && problem != "" {
+	if err == nil && !problem.Empty() {
 		err = fmt.Errorf("%w: %s", ErrNoSHA, problem)
 	}
 	return sha, err
