@@ -71,6 +71,15 @@ func TestFreshGuest(t *testing.T) {
 	labtest.New(t).Lab(t, ci.ID, onPlaces).Fresh(t)
 }
 
+func TestVerdictInTheLearnersLanguage(t *testing.T) {
+	lab := labtest.New(t).Lab(t, ci.ID, func(p shared.Places) (labs.Lab, error) {
+		return ci.Lab(ground.Paths{Places: p}, run.Local{}, "ja")
+	})
+	bare := lab.On(t).Verify(1).Steps[0].Checks[0]
+	require.Contains(t, bare.Wanted, "ベアリポジトリ/")
+	require.Equal(t, "何もありません", bare.Got)
+}
+
 func TestFromStartToEnd(t *testing.T) {
 	labtest.New(t).Lab(t, ci.ID, onPlaces).Prove(t, all())
 }
