@@ -138,6 +138,9 @@ func (h Home) HasFleet() bool {
 // Stages is the folder of the build cache: one folder per stage and input digest.
 func (h Home) Stages() string { return filepath.Join(h.Cache, "stages") }
 
+// Downloads is where downloads that are not whole yet are kept, so that they can go on.
+func (h Home) Downloads() string { return filepath.Join(h.Cache, "downloads") }
+
 // Locks is the folder of lock files. They live outside what they protect, so that a removed folder cannot lose its lock.
 func (h Home) Locks() string { return filepath.Join(h.State, "locks") }
 

@@ -115,31 +115,120 @@ func writeEntry(w *tar.Writer, e Entry) error {
 	return err
 }
 
+// Named is an image under the full reference that the guest knows it by.
+type Named struct {
+	Name  string
+	Image v1.Image
+}
+
 // WriteArchive builds the images and writes them to file as an OCI archive. scratch is an empty folder for its use.
 // Layers that images share are stored once.
 func WriteArchive(file, scratch string, list []Image) error {
-	dir, err := layout.Write(scratch, empty.Index)
-	if err != nil {
-		return err
-	}
+	var all []Named
 	for _, img := range list {
 		built, err := build(img)
 		if err != nil {
 			return fmt.Errorf("image %s: %w", img.Name, err)
 		}
+		all = append(all, Named{img.Name, built})
+	}
+	return WriteImages(file, scratch, all, func(string) {})
+}
+
+// WriteImages writes images to file as an OCI archive. In scratch, layers are kept that are whole, so that what comes from afar need not come
+// again after an interruption; say is told each image before it is read.
+func WriteImages(file, scratch string, list []Named, say func(name string)) error {
+	dir, err := layout.Write(scratch, empty.Index)
+	if err != nil {
+		return err
+	}
+	for _, img := range list {
+		say(img.Name)
 		ref, err := name.ParseReference(img.Name)
 		if err != nil {
 			return err
 		}
-		if err := dir.AppendImage(built, layout.WithAnnotations(map[string]string{
+		if err := dir.AppendImage(img.Image, layout.WithAnnotations(map[string]string{
 			// containerd names the image after the first; the second is what the OCI specification asks for.
-			"io.containerd.image.name":          fullName(ref),
+			nameAnnotation:                      fullName(ref),
 			"org.opencontainers.image.ref.name": ref.Identifier(),
 		})); err != nil {
 			return fmt.Errorf("image %s: %w", img.Name, err)
 		}
 	}
+	// What an interrupted run has left of other images.
+	unused, err := dir.GarbageCollect()
+	if err != nil {
+		return err
+	}
+	for _, blob := range unused {
+		if err := dir.RemoveBlob(blob); err != nil {
+			return err
+		}
+	}
 	return tarDir(file, scratch)
+}
+
+// nameAnnotation is where an archive says what containerd is to call an image.
+const nameAnnotation = "io.containerd.image.name"
+
+// Read are the images of an OCI archive by the names that containerd gives them. It is unpacked to dir, where they are read from.
+func Read(archive, dir string) (map[string]v1.Image, error) {
+	if err := untar(archive, dir); err != nil {
+		return nil, err
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]v1.Image{}
+	for _, d := range manifest.Manifests {
+		img, err := index.Image(d.Digest)
+		if err != nil {
+			return nil, err
+		}
+		all[d.Annotations[nameAnnotation]] = img
+	}
+	return all, nil
+}
+
+func untar(archive, dir string) error {
+	in, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	for reader := tar.NewReader(in); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, filepath.Clean("/"+header.Name))
+		if header.Typeflag == tar.TypeDir {
+			if err := os.MkdirAll(to, 0o755); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		out, err := os.Create(to)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, reader)
+		if err := errors.Join(err, out.Close()); err != nil {
+			return err
+		}
+	}
 }
 
 // fullName is the reference in the form that Kubernetes' runtime interface keys images by.

@@ -110,8 +110,16 @@ func (s *Source) Parts() []source.Part {
 	}
 }
 
+// Unpacker is the part with source.Unpacker alone, for sources that do not make it: it is built from the module of the server.
+func (s *Source) Unpacker() source.Part {
+	return source.Part{Name: partUnpack, Key: s.goKey(source.Server), Build: func(ctx context.Context, _ map[string]string, out string, report func(string)) error {
+		return s.goBuild(ctx, source.Server, filepath.Join(out, source.Unpacker), report, nil, "./cmd/image-unpack")
+	}}
+}
+
 // Parts that only this source has.
 const (
+	partUnpack  = "unpack"
 	partCoreDNS = "coredns"
 	partPause   = "pause"
 	partDebian  = "debian-apps"

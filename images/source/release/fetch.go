@@ -13,21 +13,35 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/google/renameio/v2"
 )
 
-// ChecksumError says that what was downloaded is not what upstream published. Nothing of it is kept.
-type ChecksumError struct{ URL, Want, Got string }
+// ChecksumError says that what was downloaded is not what upstream published, or what is locked. Nothing of it is kept.
+type ChecksumError struct {
+	URL, Want, Got string
+	// Locked says that Want is the lock's.
+	Locked bool
+}
 
 func (e *ChecksumError) Error() string {
-	return fmt.Sprintf("%s has sha256 %s, but upstream's list says %s", e.URL, e.Got, e.Want)
+	who := "upstream's list"
+	if e.Locked {
+		who = "the lock"
+	}
+	return fmt.Sprintf("%s has sha256 %s, but %s says %s", e.URL, e.Got, who, e.Want)
 }
 
 // Hint is the next action.
 func (e *ChecksumError) Hint() string {
+	if e.Locked {
+		return "nothing was kept; where upstream's change is known and good, write the lock anew with `labctl image lock`"
+	}
 	return "nothing was kept; try again, and if it happens again do not trust the server or the proxy in between"
 }
 
@@ -52,16 +66,18 @@ type fetcher struct {
 	client *http.Client
 	// pause is the first pause between tries.
 	pause time.Duration
+	// downloads is the folder of what has come halfway. A download goes on there, also in another run.
+	downloads string
 }
 
 // sums downloads a sha256 list, lines of "HEX  NAME", and returns the digests by name.
 func (f fetcher) sums(ctx context.Context, url string) (map[string]string, error) {
-	var out bytes.Buffer
-	if err := f.get(ctx, url, &out, func() error { out.Reset(); return nil }); err != nil {
+	out, err := f.text(ctx, url)
+	if err != nil {
 		return nil, err
 	}
 	sums := map[string]string{}
-	scanner := bufio.NewScanner(io.LimitReader(&out, maxList))
+	scanner := bufio.NewScanner(out)
 	for scanner.Scan() {
 		fields := strings.Fields(scanner.Text())
 		if len(fields) != 2 {
@@ -77,56 +93,164 @@ func (f fetcher) sums(ctx context.Context, url string) (map[string]string, error
 	return sums, scanner.Err()
 }
 
-// file downloads url to a file with this digest, or leaves none.
-func (f fetcher) file(ctx context.Context, url, want, to string, perm os.FileMode) (err error) {
+// text downloads a small file.
+func (f fetcher) text(ctx context.Context, url string) (*bytes.Buffer, error) {
+	var out bytes.Buffer
+	err := f.retry(ctx, func() error {
+		out.Reset()
+		return f.once(ctx, url, 0, func(int64) (io.Writer, error) { return &limited{&out, maxList}, nil }, nil)
+	})
+	return &out, err
+}
+
+// limited refuses more than it has room for.
+type limited struct {
+	*bytes.Buffer
+	room int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > l.room {
+		return 0, fmt.Errorf("the answer is longer than %d bytes", l.room)
+	}
+	return l.Buffer.Write(b)
+}
+
+// file downloads url to a file with this digest, or leaves none there. What has come before an interruption need not come again: it is kept
+// under the digest that it must have in the end. progress is told how much has come.
+func (f fetcher) file(ctx context.Context, url, want, to string, perm os.FileMode, progress func(done, total int64)) (err error) {
 	if want == "" {
 		return fmt.Errorf("upstream's list has no sha256 for %s", path.Base(url))
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(to), ".fetch-")
+	if err := os.MkdirAll(f.downloads, 0o700); err != nil {
+		return err
+	}
+	part, err := os.OpenFile(filepath.Join(f.downloads, want+".part"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
+	whole := false
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
+		if !whole {
+			err = errors.Join(err, part.Close())
 		}
 	}()
-	digest := sha256.New()
-	err = f.get(ctx, url, io.MultiWriter(tmp, digest), func() error {
-		digest.Reset()
-		if _, err := tmp.Seek(0, io.SeekStart); err != nil {
+	if err := f.retry(ctx, func() error {
+		have, err := part.Seek(0, io.SeekEnd)
+		if err != nil {
 			return err
 		}
-		return tmp.Truncate(0)
-	})
-	if err := errors.Join(err, tmp.Chmod(perm), tmp.Close()); err != nil {
+		return f.once(ctx, url, have, func(from int64) (io.Writer, error) {
+			if err := part.Truncate(from); err != nil {
+				return nil, err
+			}
+			_, err := part.Seek(from, io.SeekStart)
+			return part, err
+		}, progress)
+	}); err != nil {
 		return err
 	}
-	if got := hex.EncodeToString(digest.Sum(nil)); got != want {
-		return &ChecksumError{URL: url, Want: want, Got: got}
+	got, err := digestOf(part)
+	if err != nil {
+		return err
 	}
-	return os.Rename(tmp.Name(), to)
+	if got != want {
+		return errors.Join(&ChecksumError{URL: url, Want: want, Got: got}, os.Remove(part.Name()))
+	}
+	whole = true
+	if err := errors.Join(part.Chmod(perm), part.Close()); err != nil {
+		return err
+	}
+	return move(part.Name(), to, perm)
 }
 
-// get copies url's body to w. What may pass by itself (a cut connection, 429, 5xx) is tried again, after restart has emptied w.
-func (f fetcher) get(ctx context.Context, url string, w io.Writer, restart func() error) error {
+func digestOf(f *os.File) (string, error) {
+	digest := sha256.New()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	_, err := io.Copy(digest, f)
+	return hex.EncodeToString(digest.Sum(nil)), err
+}
+
+// move renames a file, or copies it where that is on another file system.
+func move(from, to string, perm os.FileMode) error {
+	err := os.Rename(from, to)
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	err = renameio.WriteFile(to, nil, perm)
+	if err == nil {
+		var out *os.File
+		if out, err = os.OpenFile(to, os.O_WRONLY|os.O_TRUNC, perm); err == nil {
+			_, err = io.Copy(out, in)
+			err = errors.Join(err, out.Close())
+		}
+	}
+	return errors.Join(err, in.Close(), os.Remove(from))
+}
+
+// LimitedError says that a server wants fewer requests.
+type LimitedError struct {
+	URL string
+	// After is how long the server wants to be left alone; 0 where it does not say.
+	After time.Duration
+}
+
+func (e *LimitedError) Error() string {
+	s := e.URL + ": the server limits how often it is asked"
+	if e.After > 0 {
+		s += fmt.Sprintf(", and wants %s without a request", e.After.Round(time.Second))
+	}
+	return s
+}
+
+// Hint is the next action.
+func (e *LimitedError) Hint() string {
+	return "wait, or set a mirror of the releases with image.releaseMirror"
+}
+
+// longest is how long a server's wish to wait is followed; what it wants beyond that is an error.
+const longest = 30 * time.Second
+
+// retry tries again what may pass by itself: a cut connection, 429, 5xx.
+func (f fetcher) retry(ctx context.Context, try func() error) error {
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval = f.pause
+	var last error // without what tells backoff what to do
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		if err := restart(); err != nil {
-			return struct{}{}, backoff.Permanent(err)
+		if last = try(); last == nil {
+			return struct{}{}, nil
 		}
-		err := f.once(ctx, url, w)
 		var status *StatusError
-		if errors.As(err, &status) && status.Code < 500 && status.Code != http.StatusTooManyRequests {
-			err = backoff.Permanent(err)
+		var limit *LimitedError
+		var permanent *backoff.PermanentError
+		switch {
+		case ctx.Err() != nil:
+			last = context.Cause(ctx)
+			return struct{}{}, backoff.Permanent(last)
+		case errors.As(last, &permanent):
+			last = permanent.Unwrap()
+			return struct{}{}, backoff.Permanent(last)
+		case errors.As(last, &limit) && limit.After > longest, errors.As(last, &status) && status.Code < 500:
+			return struct{}{}, backoff.Permanent(last)
+		case errors.As(last, &limit) && limit.After > 0:
+			return struct{}{}, backoff.RetryAfter(int(limit.After.Seconds()))
 		}
-		return struct{}{}, err
+		return struct{}{}, last
 	}, backoff.WithBackOff(policy), backoff.WithMaxTries(fetchTries))
+	if err != nil && last != nil {
+		return last
+	}
 	return err
 }
 
-func (f fetcher) once(ctx context.Context, url string, w io.Writer) error {
+// once asks for url from a byte on. start is called with the byte from which the server answers, and gives where that goes.
+func (f fetcher) once(ctx context.Context, url string, have int64, start func(from int64) (io.Writer, error), progress func(done, total int64)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(stall, func() { cancel(fmt.Errorf("%s: nothing came for %s", url, stall)) })
@@ -135,15 +259,40 @@ func (f fetcher) once(ctx context.Context, url string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if have > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+	}
 	res, err := f.client.Do(req)
 	if err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return &StatusError{URL: url, Code: res.StatusCode}
+	from := int64(0)
+	switch res.StatusCode {
+	case http.StatusPartialContent:
+		if from = have; !strings.HasPrefix(res.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)) {
+			return fmt.Errorf("%s: the server answers with another part of the file than was asked for: %s", url, res.Header.Get("Content-Range"))
+		}
+	case http.StatusRequestedRangeNotSatisfiable:
+		// All of it is there already, or it is another file by now: the digest will tell.
+		_, err := start(have)
+		return err
+	default:
+		if err := refusal(url, res); err != nil {
+			return err
+		}
 	}
-	n, err := io.Copy(w, progressReader{res.Body, func() { timer.Reset(stall) }})
+	w, err := start(from)
+	if err != nil {
+		return err
+	}
+	done, total := from, from+res.ContentLength
+	n, err := io.Copy(w, progressReader{res.Body, func(n int) {
+		timer.Reset(stall)
+		if done += int64(n); progress != nil && res.ContentLength >= 0 {
+			progress(done, total)
+		}
+	}})
 	if err == nil && res.ContentLength >= 0 && n != res.ContentLength {
 		err = io.ErrUnexpectedEOF
 	}
@@ -153,15 +302,27 @@ func (f fetcher) once(ctx context.Context, url string, w io.Writer) error {
 	return nil
 }
 
+// refusal is the error that an answer means, nil for the file itself.
+func refusal(url string, res *http.Response) error {
+	switch {
+	case res.StatusCode == http.StatusTooManyRequests:
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
+		return &LimitedError{URL: url, After: time.Duration(seconds) * time.Second}
+	case res.StatusCode == http.StatusOK, res.StatusCode >= 300 && res.StatusCode < 400:
+		return nil
+	}
+	return &StatusError{URL: url, Code: res.StatusCode}
+}
+
 type progressReader struct {
 	io.Reader
-	moved func()
+	moved func(n int)
 }
 
 func (p progressReader) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	if n > 0 {
-		p.moved()
+		p.moved(n)
 	}
 	return n, err
 }

@@ -1,5 +1,5 @@
-// Package release is the source that takes every part from its upstream's own release, by checksum. In this version it fetches
-// k3s and the argocd command line; container images are still to come, so it cannot make a whole image yet and says so.
+// Package release is the source that takes every part from its upstream's own release: k3s and Argo CD's command line by the checksums that
+// upstream publishes, container images from their registries, and, where there is a lock, nothing but what is locked.
 package release
 
 import (
@@ -10,8 +10,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/images/cache"
@@ -20,30 +25,47 @@ import (
 	"github.com/cgoa-labs/labctl/labs/check"
 )
 
-// Hosts are where upstream publishes. A mirror serves the same paths below another base.
-type Hosts struct {
-	// Releases serves PROJECT/releases/download/VERSION/FILE.
+// Mirrors are where upstream's files are fetched from instead of where upstream publishes them.
+type Mirrors struct {
+	// Releases serves the same paths as both of upstream's hosts, PROJECT/releases/download/VERSION/FILE and PROJECT/VERSION/PATH; empty for
+	// upstream itself.
 	Releases string
-	// Raw serves PROJECT/VERSION/PATH, the files of a repository at a tag.
-	Raw string
+	// Registries are the registries, such as quay.io, with what is asked instead: HOST or HOST/PATH, after http:// where it has no TLS.
+	Registries map[string]string
 }
 
-// Upstream is where the projects themselves publish.
-var Upstream = Hosts{Releases: "https://github.com", Raw: "https://raw.githubusercontent.com"}
+// Upstream's hosts: releases, and the files of a repository at a tag.
+const (
+	releaseHost = "https://github.com"
+	rawHost     = "https://raw.githubusercontent.com"
+)
 
 // ProbeTime is how long Reachable waits for an answer.
 const ProbeTime = 2 * time.Second
 
+// Options say from where and what to fetch.
+type Options struct {
+	Pins    versions.Versions
+	Mirrors Mirrors
+	// Lock is what may be fetched, nil for whatever upstream has under the pinned versions.
+	Lock *Lock
+	// Downloads is the folder of downloads that are not whole yet.
+	Downloads string
+	// Unpacker is the part that makes source.Unpacker: no release has it.
+	Unpacker source.Part
+	Client   *http.Client
+}
+
 // Source fetches upstream's releases.
 type Source struct {
-	hosts Hosts
-	pins  versions.Versions
+	Options
 	fetch fetcher
 }
 
-// New returns a source that fetches from hosts.
-func New(hosts Hosts, pins versions.Versions, client *http.Client) *Source {
-	return &Source{hosts: hosts, pins: pins, fetch: fetcher{client: client, pause: 500 * time.Millisecond}}
+// New returns a source that fetches from upstream or its mirrors.
+func New(o Options) *Source {
+	o.Mirrors.Releases = strings.TrimSuffix(o.Mirrors.Releases, "/")
+	return &Source{Options: o, fetch: fetcher{client: o.Client, pause: 500 * time.Millisecond, downloads: o.Downloads}}
 }
 
 // Name implements source.Source.
@@ -51,8 +73,8 @@ func (s *Source) Name() images.SourceName { return images.Release }
 
 // Versions implements source.Source.
 func (s *Source) Versions() map[string]string {
-	out := map[string]string{}
-	for name, part := range s.pins.Release.Parts {
+	out := map[string]string{"debian": s.Pins.Modules.DebianSuite}
+	for name, part := range s.Pins.Release.Parts {
 		out[name] = part.Version
 	}
 	return out
@@ -61,23 +83,20 @@ func (s *Source) Versions() map[string]string {
 // StandIns implements source.Source: upstream's own parts stand in for nothing.
 func (s *Source) StandIns() map[string]string { return nil }
 
-// IncompleteError says that this source cannot make a whole image yet.
-type IncompleteError struct{}
-
-func (*IncompleteError) Error() string {
-	return "the release source cannot fetch container images in this version"
-}
-
-// Hint is the next action.
-func (*IncompleteError) Hint() string {
-	return "build with `--source modules`, which makes every part on this machine"
+// host is where what upstream serves at one of its hosts is fetched from.
+func (s *Source) host(upstream string) string {
+	if s.Mirrors.Releases != "" {
+		return s.Mirrors.Releases
+	}
+	return upstream
 }
 
 // Reachable asks the release host for k3s's checksum list, for ProbeTime at most.
 func (s *Source) Reachable(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, ProbeTime, fmt.Errorf("%s did not answer within %s", s.hosts.Releases, ProbeTime))
+	host := s.host(releaseHost)
+	ctx, cancel := context.WithTimeoutCause(ctx, ProbeTime, fmt.Errorf("%s did not answer within %s", host, ProbeTime))
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, s.k3sURL(k3sSums), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, s.at(s.k3s(k3sSums)), nil)
 	if err != nil {
 		return err
 	}
@@ -94,7 +113,7 @@ func (s *Source) Reachable(ctx context.Context) error {
 		if errors.As(err, &lookup) {
 			err = errors.New(lookup.Err)
 		}
-		return fmt.Errorf("%s cannot be reached: %w", s.hosts.Releases, err)
+		return fmt.Errorf("%s cannot be reached: %w", host, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -106,13 +125,13 @@ func (s *Source) Reachable(ctx context.Context) error {
 // Preflight implements source.Source.
 func (s *Source) Preflight(ctx context.Context) []check.Result {
 	reach := check.Check{ID: "release-host", Title: "release host", Ask: func(ctx context.Context) (check.Outcome, error) {
+		host := s.host(releaseHost)
 		if err := s.Reachable(ctx); err != nil {
-			return check.Fail("an answer from "+s.hosts.Releases, err.Error(), "use `--source modules` where upstream cannot be reached"), nil
+			return check.Fail("an answer from "+host, err.Error(), "set a mirror with image.releaseMirror, or use `--source modules` where upstream cannot be reached"), nil
 		}
-		return check.Pass(s.hosts.Releases), nil
+		return check.Pass(host), nil
 	}}.Run(ctx)
-	missing := &IncompleteError{}
-	return []check.Result{reach, {ID: "release-images", Title: "container images", State: check.Failed, Wanted: "a way to fetch them", Got: missing.Error(), Hint: missing.Hint()}}
+	return []check.Result{reach}
 }
 
 // The files of upstream's releases.
@@ -124,65 +143,170 @@ const (
 	argoSums  = "cli_checksums.txt"
 )
 
-func (s *Source) k3sURL(file string) string {
-	return s.hosts.Releases + "/k3s-io/k3s/releases/download/" + url.PathEscape(s.pins.Release.Parts["k3s"].Version) + "/" + file
+// The projects, as upstream's hosts name them.
+const (
+	k3sProject  = "k3s-io/k3s"
+	argoProject = "argoproj/argo-cd"
+)
+
+// k3s, argo and core are the addresses at upstream of a file of k3s's release, of one of Argo CD's release, and of Argo CD's manifests.
+func (s *Source) k3s(file string) string {
+	return releaseHost + "/" + k3sProject + "/releases/download/" + url.PathEscape(s.Pins.Release.Parts["k3s"].Version) + "/" + file
 }
 
-func (s *Source) argoURL(file string) string {
-	return s.hosts.Releases + "/argoproj/argo-cd/releases/download/" + s.pins.Release.Parts["argocd"].Version + "/" + file
+func (s *Source) argo(file string) string {
+	return releaseHost + "/" + argoProject + "/releases/download/" + s.Pins.Release.Parts["argocd"].Version + "/" + file
 }
+
+func (s *Source) core() string {
+	return rawHost + "/" + argoProject + "/" + s.Pins.Release.Parts["argocd"].Version + "/manifests/" + source.CoreManifest
+}
+
+// at is the address that an address at upstream is fetched from.
+func (s *Source) at(upstream string) string {
+	for _, host := range []string{releaseHost, rawHost} {
+		if rest, ok := strings.CutPrefix(upstream, host+"/"); ok {
+			return s.host(host) + "/" + rest
+		}
+	}
+	return upstream
+}
+
+// recipe changes when parts are put together in a way that their versions do not show.
+const recipe = "1"
 
 // Parts implements source.Source.
 func (s *Source) Parts() []source.Part {
-	key := func(part string) func(map[string]cache.Key) (cache.Key, error) {
-		return func(map[string]cache.Key) (cache.Key, error) {
-			return cache.NewHash("release-"+part).Strings(s.pins.Release.Parts["k3s"].Version, s.pins.Release.Parts["argocd"].Version).Key()
-		}
-	}
+	unpacker := s.Unpacker
 	return []source.Part{
-		{Name: source.Server, Key: key(source.Server), Build: s.fetchK3s},
-		{Name: source.ArgoCD, Key: key(source.ArgoCD), Build: s.fetchArgoCD},
-		{Name: source.Containers, Key: key(source.Containers), Build: func(context.Context, map[string]string, string, func(string)) error { return &IncompleteError{} }},
+		unpacker,
+		{Name: source.Server, Needs: []string{unpacker.Name}, Key: s.key(source.Server, unpacker.Name), Build: s.fetchServer},
+		{Name: source.ArgoCD, Key: s.key(source.ArgoCD), Build: s.fetchArgoCD},
+		{Name: source.Containers, Needs: []string{source.Server, source.ArgoCD}, Key: s.key(source.Containers, source.Server, source.ArgoCD), Build: s.fetchContainers},
 	}
 }
 
-func (s *Source) fetchK3s(ctx context.Context, _ map[string]string, out string, progress func(string)) error {
-	bin := filepath.Join(out, source.RootDir, "usr/local/bin")
-	archives := filepath.Join(out, source.RootDir, "var/lib/rancher/k3s/agent/images")
-	for _, dir := range []string{bin, archives} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
+// key digests what a part depends on. Mirrors are no part of it: they serve what upstream does.
+func (s *Source) key(part string, needs ...string) func(map[string]cache.Key) (cache.Key, error) {
+	return func(keys map[string]cache.Key) (cache.Key, error) {
+		h := cache.NewHash("release-"+part).Strings(recipe, s.Pins.Release.Parts["k3s"].Version, s.Pins.Release.Parts["argocd"].Version, fmt.Sprint(s.Pins.Images), s.Lock.fingerprint())
+		for _, need := range needs {
+			h.Strings(need, string(keys[need]))
 		}
+		return h.Key()
 	}
-	sums, err := s.fetch.sums(ctx, s.k3sURL(k3sSums))
-	if err != nil {
-		return err
-	}
-	progress(k3sBinary + " " + s.pins.Release.Parts["k3s"].Version)
-	if err := s.fetch.file(ctx, s.k3sURL(k3sBinary), sums[k3sBinary], filepath.Join(bin, "k3s"), 0o755); err != nil {
-		return err
-	}
-	progress(k3sImages)
-	if err := s.fetch.file(ctx, s.k3sURL(k3sImages), sums[k3sImages], filepath.Join(archives, k3sImages), 0o600); err != nil {
-		return err
-	}
-	for _, name := range []string{"kubectl", "crictl", "ctr"} {
-		if err := os.Symlink("k3s", filepath.Join(bin, name)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-func (s *Source) fetchArgoCD(ctx context.Context, _ map[string]string, out string, progress func(string)) error {
-	bin := filepath.Join(out, source.RootDir, "usr/local/bin")
+const binDir = "usr/local/bin"
+
+func (s *Source) fetchServer(ctx context.Context, needs map[string]string, out string, progress func(string)) error {
+	bin := filepath.Join(out, source.RootDir, binDir)
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
 	}
-	sums, err := s.fetch.sums(ctx, s.argoURL(argoSums))
+	list, err := s.sums(ctx, s.k3s(k3sSums))
 	if err != nil {
 		return err
 	}
-	progress(argoCLI + " " + s.pins.Release.Parts["argocd"].Version)
-	return s.fetch.file(ctx, s.argoURL(argoCLI), sums[argoCLI], filepath.Join(bin, "argocd"), 0o755)
+	// The archive is not for the guest, which would unpack it at every first boot: its images are taken out below.
+	if err := s.files(ctx, list, progress, wanted{s.k3s(k3sBinary), filepath.Join(bin, k3sBinary), 0o755}, wanted{s.k3s(k3sImages), filepath.Join(out, k3sImages), 0o600}); err != nil {
+		return err
+	}
+	for _, name := range []string{"kubectl", "crictl", "ctr"} {
+		if err := os.Symlink(k3sBinary, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	return os.Link(filepath.Join(needs[s.Unpacker.Name], source.Unpacker), filepath.Join(out, source.Unpacker))
+}
+
+func (s *Source) fetchArgoCD(ctx context.Context, _ map[string]string, out string, progress func(string)) error {
+	bin := filepath.Join(out, source.RootDir, binDir)
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	list, err := s.sums(ctx, s.argo(argoSums))
+	if err != nil {
+		return err
+	}
+	if err := s.files(ctx, list, progress, wanted{s.argo(argoCLI), filepath.Join(bin, "argocd"), 0o755}); err != nil {
+		return err
+	}
+	core, err := s.manifests(ctx)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, source.CoreManifest), core, 0o644)
+}
+
+// manifests are Argo CD's. Upstream publishes no checksum of them; a lock has one.
+func (s *Source) manifests(ctx context.Context) ([]byte, error) {
+	core, err := s.fetch.text(ctx, s.at(s.core()))
+	if err != nil {
+		return nil, err
+	}
+	want, err := s.Lock.file(s.core(), "")
+	if err != nil {
+		return nil, err
+	}
+	if got := digestBytes(core.Bytes()); want != "" && got != want {
+		return nil, &ChecksumError{URL: s.at(s.core()), Want: want, Got: got, Locked: true}
+	}
+	return core.Bytes(), nil
+}
+
+// sums are upstream's checksums by the names of files.
+func (s *Source) sums(ctx context.Context, list string) (map[string]string, error) {
+	return s.fetch.sums(ctx, s.at(list))
+}
+
+// wanted is a file of a release and where it goes.
+type wanted struct {
+	url, to string
+	perm    os.FileMode
+}
+
+// files downloads files, all at once, each by its checksum in the list and, where there is a lock, in the lock.
+func (s *Source) files(ctx context.Context, list map[string]string, progress func(string), all ...wanted) error {
+	meter := &meter{say: progress, names: make([]string, len(all)), done: make([]int64, len(all)), total: make([]int64, len(all))}
+	group, ctx := errgroup.WithContext(ctx)
+	for i, w := range all {
+		meter.names[i] = path.Base(w.url)
+		group.Go(func() error {
+			want, err := s.Lock.file(w.url, list[path.Base(w.url)])
+			if err != nil {
+				return err
+			}
+			return s.fetch.file(ctx, s.at(w.url), want, w.to, w.perm, func(done, total int64) { meter.moved(i, done, total) })
+		})
+	}
+	return group.Wait()
+}
+
+// meter says how far several downloads are, now and then.
+type meter struct {
+	say         func(string)
+	names       []string
+	mu          sync.Mutex
+	done, total []int64
+	last        time.Time
+}
+
+func (m *meter) moved(i int, done, total int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done[i], m.total[i] = done, total
+	if time.Since(m.last) < time.Second {
+		return
+	}
+	m.last = time.Now()
+	var said []string
+	for i, name := range m.names {
+		if m.total[i] > 0 && m.done[i] < m.total[i] {
+			said = append(said, fmt.Sprintf("%s %d of %d MiB", name, m.done[i]>>20, m.total[i]>>20))
+		}
+	}
+	if len(said) > 0 {
+		m.say(strings.Join(said, ", "))
+	}
 }

@@ -1,9 +1,8 @@
-package release
+package release_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,196 +13,599 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cgoa-labs/labctl/images/cache"
+	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/source"
+	"github.com/cgoa-labs/labctl/images/source/release"
+	"github.com/cgoa-labs/labctl/images/source/release/upstream"
 	"github.com/cgoa-labs/labctl/images/versions"
+	"github.com/cgoa-labs/labctl/labs/check"
 )
 
-// host serves files by path, behind a redirect as upstream's release host does.
-type host struct {
-	files map[string]string
-	// before answers first and says whether it did.
-	before func(w http.ResponseWriter, r *http.Request) bool
+// world is a small upstream and a source that fetches from it.
+type world struct {
+	t *testing.T
+	*upstream.Host
+	address string
+	dir     string
+	options release.Options
+	pins    versions.Versions
 }
 
-func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.before != nil && h.before(w, r) {
-		return
-	}
-	if rest, ok := strings.CutPrefix(r.URL.Path, "/stored"); ok {
-		if body, ok := h.files[rest]; ok {
-			_, _ = w.Write([]byte(body))
-			return
-		}
-	}
-	if _, ok := h.files[r.URL.Path]; ok {
-		http.Redirect(w, r, "/stored"+r.URL.EscapedPath(), http.StatusFound)
-		return
-	}
-	http.NotFound(w, r)
-}
+const (
+	argoImage  = "quay.io/argoproj/argocd:v9"
+	redisImage = "public.ecr.aws/docker/library/redis:9-alpine"
+)
 
-func sum(body string) string {
-	s := sha256.Sum256([]byte(body))
-	return hex.EncodeToString(s[:])
-}
+// manifests name what Argo CD's do: one workload of its own, and redis.
+const manifests = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: argocd-repo-server}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      containers:
+        - {name: a, image: "` + argoImage + `"}
+        - {name: r, image: "` + redisImage + `"}
+`
 
-func serve(t *testing.T, h *host) *Source {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	pins, err := versions.Load()
 	require.NoError(t, err)
-	k3s := "/k3s-io/k3s/releases/download/" + pins.Release.Parts["k3s"].Version + "/"
-	argo := "/argoproj/argo-cd/releases/download/" + pins.Release.Parts["argocd"].Version + "/"
-	files := map[string]string{
-		k3s + k3sBinary: "the k3s binary", k3s + k3sImages: "the images", argo + argoCLI: "the cli",
-		k3s + k3sSums:   fmt.Sprintf("%s  k3s\n%s  %s\n", sum("the k3s binary"), sum("the images"), k3sImages),
-		argo + argoSums: fmt.Sprintf("%s  %s\n", sum("the cli"), argoCLI),
-	}
-	for path, body := range h.files {
-		for name := range files {
-			if strings.HasSuffix(name, "/"+path) {
-				files[name] = body
-			}
-		}
-	}
-	h.files = files
-	server := httptest.NewServer(h)
+	host, err := upstream.New(t.TempDir())
+	require.NoError(t, err)
+	w := &world{t: t, Host: host, dir: t.TempDir(), pins: pins}
+	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
-	s := New(Hosts{Releases: server.URL, Raw: server.URL}, pins, server.Client())
-	s.fetch.pause = time.Millisecond
-	return s
+	w.address = strings.TrimPrefix(server.URL, "http://")
+	w.put("k3s-io/k3s", "k3s", "sha256sum-amd64.txt", map[string][]byte{"k3s": []byte("the k3s binary"), "k3s-airgap-images-amd64.tar.zst": w.airgap()})
+	w.put("argoproj/argo-cd", "argocd", "cli_checksums.txt", map[string][]byte{"argocd-linux-amd64": []byte("the cli")})
+	w.Raw("argoproj/argo-cd", pins.Release.Parts["argocd"].Version, "manifests/core-install.yaml", w.file("core", []byte(manifests)))
+	for _, ref := range append([]string{argoImage, redisImage}, pins.Images.Lab...) {
+		w.push(ref, w.image("amd64", 3))
+	}
+	plain := "http://" + w.address
+	w.options = release.Options{
+		Pins: pins, Client: server.Client(), Downloads: t.TempDir(),
+		Mirrors: release.Mirrors{Releases: server.URL, Registries: map[string]string{"quay.io": plain, "docker.io": plain, "public.ecr.aws": plain}},
+		Unpacker: source.Part{Name: "unpack", Key: func(map[string]cache.Key) (cache.Key, error) { return cache.NewHash("unpack").Key() },
+			Build: func(_ context.Context, _ map[string]string, out string, _ func(string)) error {
+				return os.WriteFile(filepath.Join(out, source.Unpacker), nil, 0o755)
+			}},
+	}
+	return w
 }
 
-func fetchPart(t *testing.T, s *Source, name string) (string, error) {
-	t.Helper()
-	for _, part := range s.Parts() {
-		if part.Name == name {
-			out := t.TempDir()
-			return out, part.Build(t.Context(), nil, out, func(string) {})
+func (w *world) file(name string, data []byte) string {
+	file := filepath.Join(w.dir, name)
+	require.NoError(w.t, os.WriteFile(file, data, 0o644))
+	return file
+}
+
+func (w *world) put(project, part, sums string, files map[string][]byte) {
+	paths := map[string]string{}
+	for name, data := range files {
+		paths[name] = w.file(name, data)
+	}
+	require.NoError(w.t, w.Release(project, w.pins.Release.Parts[part].Version, sums, paths))
+}
+
+func (w *world) image(arch string, layers int64) v1.Image {
+	img, err := random.Image(2<<10, layers)
+	require.NoError(w.t, err)
+	config, err := img.ConfigFile()
+	require.NoError(w.t, err)
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Config.User, config.Config.Entrypoint = "linux", arch, "999", []string{"argocd"}
+	img, err = mutate.ConfigFile(img, config)
+	require.NoError(w.t, err)
+	return img
+}
+
+func (w *world) push(image string, img v1.Image) {
+	ref, err := name.ParseReference(image)
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.Push(w.address, ref.Context().RepositoryStr(), ref.Identifier(), img))
+}
+
+// airgap is k3s's archive, with one image that the guest has no use for.
+func (w *world) airgap() []byte {
+	refs := map[name.Reference]v1.Image{}
+	for _, image := range []string{w.pins.Images.Pause, "docker.io/" + w.pins.Images.CoreDNS, "docker.io/rancher/klipper-lb:v1"} {
+		tag, err := name.NewTag(image)
+		require.NoError(w.t, err)
+		refs[tag] = w.image("amd64", 1)
+	}
+	file := filepath.Join(w.dir, "airgap.tar")
+	require.NoError(w.t, tarball.MultiRefWriteToFile(file, refs))
+	data, err := os.ReadFile(file)
+	require.NoError(w.t, err)
+	encoder, err := zstd.NewWriter(nil)
+	require.NoError(w.t, err)
+	return encoder.EncodeAll(data, nil)
+}
+
+// build makes a part and all that it needs, and returns its folder.
+func (w *world) build(part string) (string, error) {
+	s := release.New(w.options)
+	release.Hurry(s)
+	dirs := map[string]string{}
+	for _, p := range s.Parts() {
+		out := w.t.TempDir()
+		if err := p.Build(w.t.Context(), dirs, out, func(string) {}); err != nil {
+			return out, err
+		}
+		if dirs[p.Name] = out; p.Name == part {
+			return out, nil
 		}
 	}
-	t.Fatalf("no part %s", name)
+	w.t.Fatalf("no part %s", part)
 	return "", nil
 }
 
-func noScraps(t *testing.T, dir string) {
+// archived are the images of a part's archive.
+func archived(t *testing.T, part string) map[string]v1.Image {
 	t.Helper()
-	require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		require.NotContains(t, path, ".fetch-")
-		return err
-	}))
+	images, err := container.Read(filepath.Join(part, source.Archive), t.TempDir())
+	require.NoError(t, err)
+	return images
 }
 
-func TestFetchesByChecksum(t *testing.T) {
-	s := serve(t, &host{})
-	require.NoError(t, s.Reachable(t.Context()))
-	out, err := fetchPart(t, s, source.Server)
-	require.NoError(t, err)
-	data, err := os.ReadFile(filepath.Join(out, source.RootDir, "usr/local/bin/kubectl"))
-	require.NoError(t, err)
-	require.Equal(t, "the k3s binary", string(data))
-	out, err = fetchPart(t, s, source.ArgoCD)
-	require.NoError(t, err)
-	info, err := os.Stat(filepath.Join(out, source.RootDir, "usr/local/bin/argocd"))
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
-	noScraps(t, out)
+func (w *world) resolve() (*release.Lock, error) {
+	s := release.New(w.options)
+	release.Hurry(s)
+	return s.Resolve(w.t.Context(), "", func(string) {})
 }
 
-func TestChecksumMismatchKeepsNothing(t *testing.T) {
-	s := serve(t, &host{files: map[string]string{"k3s": "something else"}})
-	out, err := fetchPart(t, s, source.Server)
-	var mismatch *ChecksumError
-	require.ErrorAs(t, err, &mismatch)
-	require.Contains(t, mismatch.URL, "/k3s")
-	require.NoFileExists(t, filepath.Join(out, source.RootDir, "usr/local/bin/k3s"))
-	noScraps(t, out)
-}
-
-func TestUnlistedFileIsRefused(t *testing.T) {
-	s := serve(t, &host{files: map[string]string{k3sSums: sum("the k3s binary") + "  k3s\n"}})
-	_, err := fetchPart(t, s, source.Server)
-	require.ErrorContains(t, err, "no sha256 for "+k3sImages)
-}
-
-func TestTransientFailuresAreTriedAgain(t *testing.T) {
-	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-		var refused atomic.Int32
-		s := serve(t, &host{before: func(w http.ResponseWriter, r *http.Request) bool {
-			if strings.HasSuffix(r.URL.Path, "/k3s") && refused.Add(1) <= 2 {
-				w.WriteHeader(code)
-				return true
-			}
-			return false
-		}})
-		_, err := fetchPart(t, s, source.Server)
-		require.NoError(t, err)
+// on calls do for requests whose path ends so; do says whether it answered.
+func on(suffix string, do func(w http.ResponseWriter, r *http.Request) bool) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		return strings.HasSuffix(r.URL.Path, suffix) && do(w, r)
 	}
 }
 
-func TestCutConnectionStartsOver(t *testing.T) {
-	var cut atomic.Bool
-	s := serve(t, &host{before: func(w http.ResponseWriter, r *http.Request) bool {
-		if strings.HasPrefix(r.URL.Path, "/stored") && strings.HasSuffix(r.URL.Path, "/k3s") && cut.CompareAndSwap(false, true) {
-			w.Header().Set("Content-Length", "14")
-			_, _ = w.Write([]byte("the k3"))
+// nothingHalf wants no file in the folder of downloads but halves that can go on.
+func (w *world) downloads() []string {
+	entries, err := os.ReadDir(w.options.Downloads)
+	require.NoError(w.t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestAWholeSource(t *testing.T) {
+	for _, token := range []string{"", "secret"} {
+		w := newWorld(t)
+		w.Token = token
+		out, err := w.build(source.Containers)
+		require.NoError(t, err)
+		images := archived(t, out)
+		var names []string
+		for name := range images {
+			names = append(names, name)
+		}
+		require.ElementsMatch(t, []string{
+			argoImage, redisImage, "docker.io/library/nginx:1.27-alpine", "docker.io/library/nginx:1.28-alpine",
+			"docker.io/" + w.pins.Images.Pause, "docker.io/" + w.pins.Images.CoreDNS, "docker.io/" + w.pins.Images.Gitd,
+		}, names, "all that the guest needs, and no more")
+		entries, err := os.ReadDir(out)
+		require.NoError(t, err)
+		require.Len(t, entries, 1, "the archive alone")
+		require.Empty(t, w.downloads())
+
+		server, err := w.build(source.Server)
+		require.NoError(t, err)
+		data, err := os.ReadFile(filepath.Join(server, source.RootDir, "usr/local/bin/kubectl"))
+		require.NoError(t, err)
+		require.Equal(t, "the k3s binary", string(data))
+		require.FileExists(t, filepath.Join(server, source.Unpacker))
+		require.NoDirExists(t, filepath.Join(server, source.RootDir, "var"), "the archive is not for the guest")
+
+		argo, err := w.build(source.ArgoCD)
+		require.NoError(t, err)
+		info, err := os.Stat(filepath.Join(argo, source.RootDir, "usr/local/bin/argocd"))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
+		core, err := os.ReadFile(filepath.Join(argo, source.CoreManifest))
+		require.NoError(t, err)
+		require.Equal(t, manifests, string(core))
+		s := release.New(w.options)
+		require.NoError(t, s.Reachable(t.Context()))
+		for _, r := range s.Preflight(t.Context()) {
+			require.Equal(t, check.Passed, r.State)
+		}
+	}
+}
+
+func TestPartsHaveKeysOfTheirOwn(t *testing.T) {
+	w := newWorld(t)
+	keys := func() map[string]cache.Key {
+		all := map[string]cache.Key{}
+		for _, part := range release.New(w.options).Parts() {
+			key, err := part.Key(all)
+			require.NoError(t, err)
+			for name, other := range all {
+				require.NotEqual(t, other, key, "%s and %s", name, part.Name)
+			}
+			all[part.Name] = key
+		}
+		return all
+	}
+	plain := keys()
+	w.options.Mirrors.Releases = "http://elsewhere"
+	require.Equal(t, plain, keys(), "a mirror serves the same")
+	lock, err := newWorld(t).resolve()
+	require.NoError(t, err)
+	w.options.Lock = lock
+	locked := keys()
+	for _, part := range []string{source.Server, source.ArgoCD, source.Containers} {
+		require.NotEqual(t, plain[part], locked[part], part)
+	}
+	lock.Images[0].Digest = "sha256:" + strings.Repeat("0", 64)
+	require.NotEqual(t, locked[source.Containers], keys()[source.Containers])
+}
+
+func TestChecksumMismatchKeepsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.file("k3s", []byte("something else"))
+	out, err := w.build(source.Server)
+	var mismatch *release.ChecksumError
+	require.ErrorAs(t, err, &mismatch)
+	require.Contains(t, mismatch.URL, "/k3s")
+	require.False(t, mismatch.Locked)
+	require.NoFileExists(t, filepath.Join(out, source.RootDir, "usr/local/bin/k3s"))
+	for _, name := range w.downloads() {
+		require.NotContains(t, name, mismatch.Want)
+	}
+}
+
+func TestALayerThatIsNotWhatItsDigestSays(t *testing.T) {
+	w := newWorld(t)
+	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/argoproj/argocd/blobs/") {
+			return false
+		}
+		_, _ = rw.Write([]byte("something else"))
+		return true
+	}
+	out, err := w.build(source.Containers)
+	require.ErrorContains(t, err, argoImage)
+	require.NoFileExists(t, filepath.Join(out, source.Archive))
+}
+
+func TestUnlistedFileIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.Before = on("sha256sum-amd64.txt", func(rw http.ResponseWriter, _ *http.Request) bool {
+		_, _ = fmt.Fprintf(rw, "%s  k3s\n", strings.Repeat("a", 64))
+		return true
+	})
+	_, err := w.build(source.Server)
+	require.ErrorContains(t, err, "no sha256 for k3s-airgap-images-amd64.tar.zst")
+}
+
+func TestTransientFailuresAreTriedAgain(t *testing.T) {
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway} {
+		for _, suffix := range []string{"/k3s", "/argocd-linux-amd64", "core-install.yaml", "cli_checksums.txt", "argocd/manifests/v9", "library/nginx/manifests/1.27-alpine"} {
+			w := newWorld(t)
+			var refused atomic.Int32
+			w.Before = on(suffix, func(rw http.ResponseWriter, _ *http.Request) bool {
+				if refused.Add(1) > 2 {
+					return false
+				}
+				rw.WriteHeader(code)
+				return true
+			})
+			_, err := w.build(source.Containers)
+			require.NoError(t, err, "%s, %d", suffix, code)
+			require.Greater(t, refused.Load(), int32(2), suffix)
+		}
+	}
+}
+
+func TestALimitIsExplained(t *testing.T) {
+	w := newWorld(t)
+	limited := func(after string) func(http.ResponseWriter, *http.Request) bool {
+		return func(rw http.ResponseWriter, _ *http.Request) bool {
+			rw.Header().Set("Retry-After", after)
+			rw.WriteHeader(http.StatusTooManyRequests)
 			return true
 		}
-		return false
-	}})
-	_, err := fetchPart(t, s, source.Server)
+	}
+	w.Before = on("/k3s", limited("3600"))
+	_, err := w.build(source.Server)
+	var limit *release.LimitedError
+	require.ErrorAs(t, err, &limit)
+	require.Equal(t, time.Hour, limit.After)
+	require.Contains(t, limit.Hint(), "image.releaseMirror")
+
+	w.Before = on("library/nginx/manifests/1.27-alpine", limited("1"))
+	_, err = w.build(source.Containers)
+	var pull *release.PullError
+	require.ErrorAs(t, err, &pull)
+	require.Equal(t, "nginx:1.27-alpine", pull.Image)
+	require.Contains(t, pull.Hint(), "docker login")
+	require.Contains(t, pull.Hint(), "image.registryMirrors")
+}
+
+func TestACutDownloadGoesOn(t *testing.T) {
+	w := newWorld(t)
+	body := strings.Repeat("k3s", 100_000)
+	w.put("k3s-io/k3s", "k3s", "sha256sum-amd64.txt", map[string][]byte{"k3s": []byte(body), "k3s-airgap-images-amd64.tar.zst": w.airgap()})
+	var asked []string
+	cut := func(rw http.ResponseWriter, r *http.Request) bool {
+		asked = append(asked, r.Header.Get("Range"))
+		if len(asked) > 1 || !strings.HasPrefix(r.URL.Path, "/stored") {
+			return false
+		}
+		rw.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		_, _ = rw.Write([]byte(body[:100_000]))
+		return true
+	}
+	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
+		return strings.HasPrefix(r.URL.Path, "/stored") && strings.HasSuffix(r.URL.Path, "/k3s") && cut(rw, r)
+	}
+	out, err := w.build(source.Server)
 	require.NoError(t, err)
-	require.True(t, cut.Load())
+	require.Equal(t, []string{"", "bytes=100000-"}, asked)
+	data, err := os.ReadFile(filepath.Join(out, source.RootDir, "usr/local/bin/k3s"))
+	require.NoError(t, err)
+	require.Equal(t, body, string(data))
+}
+
+func TestADownloadGoesOnInAnotherRun(t *testing.T) {
+	w := newWorld(t)
+	body := strings.Repeat("k3s", 100_000)
+	w.put("k3s-io/k3s", "k3s", "sha256sum-amd64.txt", map[string][]byte{"k3s": []byte(body), "k3s-airgap-images-amd64.tar.zst": w.airgap()})
+	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.Path, "/stored") || !strings.HasSuffix(r.URL.Path, "/k3s") {
+			return false
+		}
+		if r.Header.Get("Range") != "" {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		rw.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		_, _ = rw.Write([]byte(body[:100_000]))
+		return true
+	}
+	_, err := w.build(source.Server)
+	require.Error(t, err)
+	var ranges []string
+	w.Before = func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/stored") && strings.HasSuffix(r.URL.Path, "/k3s") {
+			ranges = append(ranges, r.Header.Get("Range"))
+		}
+		return false
+	}
+	_, err = w.build(source.Server)
+	require.NoError(t, err)
+	require.Equal(t, []string{"bytes=100000-"}, ranges)
+	require.Empty(t, w.downloads())
+}
+
+func TestAServerWithoutRangesStartsOver(t *testing.T) {
+	w := newWorld(t)
+	first := true
+	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.Path, "/stored") || !strings.HasSuffix(r.URL.Path, "/k3s") {
+			return false
+		}
+		rw.Header().Set("Content-Length", "14")
+		if first {
+			first = false
+			_, _ = rw.Write([]byte("the k3"))
+			return true
+		}
+		_, _ = rw.Write([]byte("the k3s binary"))
+		return true
+	}
+	_, err := w.build(source.Server)
+	require.NoError(t, err)
+	require.False(t, first)
+}
+
+func TestACutLayerComesAgainAndOthersDoNot(t *testing.T) {
+	w := newWorld(t)
+	cut, asked := "", map[string]int{}
+	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/library/nginx/blobs/") {
+			return false
+		}
+		asked[r.URL.Path]++
+		if cut == "" && asked[r.URL.Path] == 1 && len(asked) == 3 {
+			cut = r.URL.Path
+			_, _ = rw.Write([]byte("half"))
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}
+	_, err := w.build(source.Containers)
+	require.NoError(t, err)
+	require.NotEmpty(t, cut)
+	require.Equal(t, 2, asked[cut])
 }
 
 func TestMissingFileIsNotTriedAgain(t *testing.T) {
+	w := newWorld(t)
 	var asked atomic.Int32
-	s := serve(t, &host{before: func(w http.ResponseWriter, r *http.Request) bool {
+	w.Before = on("cli_checksums.txt", func(rw http.ResponseWriter, _ *http.Request) bool {
 		asked.Add(1)
-		w.WriteHeader(http.StatusNotFound)
+		rw.WriteHeader(http.StatusNotFound)
 		return true
-	}})
-	_, err := fetchPart(t, s, source.ArgoCD)
-	var status *StatusError
+	})
+	_, err := w.build(source.ArgoCD)
+	var status *release.StatusError
 	require.ErrorAs(t, err, &status)
 	require.Equal(t, int32(1), asked.Load())
 }
 
+func TestAnImageForAnotherPlatformOnly(t *testing.T) {
+	w := newWorld(t)
+	ref, err := name.NewTag(w.address+"/library/nginx:1.28-alpine", name.Insecure)
+	require.NoError(t, err)
+	require.NoError(t, remote.Write(ref, w.image("arm64", 1)))
+	_, err = w.build(source.Containers)
+	require.ErrorContains(t, err, "it is for linux/arm64, the guest for linux/amd64")
+
+	list := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: w.image("arm64", 1), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}})
+	require.NoError(t, remote.WriteIndex(ref, list))
+	_, err = w.build(source.Containers)
+	require.ErrorContains(t, err, "nginx:1.28-alpine")
+	require.ErrorContains(t, err, "linux/amd64")
+}
+
+func TestRegistriesThatRefuse(t *testing.T) {
+	for code, hint := range map[int]string{http.StatusForbidden: "docker login", http.StatusNotFound: "no such image"} {
+		w := newWorld(t)
+		w.Before = on("argocd/manifests/v9", func(rw http.ResponseWriter, _ *http.Request) bool { rw.WriteHeader(code); return true })
+		_, err := w.build(source.Containers)
+		var pull *release.PullError
+		require.ErrorAs(t, err, &pull)
+		require.Contains(t, pull.Hint(), hint)
+	}
+}
+
 func TestReachableGivesUp(t *testing.T) {
-	release := make(chan struct{})
-	s := serve(t, &host{before: func(_ http.ResponseWriter, r *http.Request) bool {
+	w := newWorld(t)
+	done := make(chan struct{})
+	defer close(done)
+	w.Before = func(_ http.ResponseWriter, r *http.Request) bool {
 		select {
-		case <-release:
+		case <-done:
 		case <-r.Context().Done():
 		}
 		return true
-	}})
-	defer close(release)
+	}
+	s := release.New(w.options)
 	require.ErrorContains(t, s.Reachable(t.Context()), "did not answer within 2s")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Error(t, s.Reachable(ctx))
 }
 
-func TestContainersAreSaidToBeMissing(t *testing.T) {
-	s := serve(t, &host{})
-	_, err := fetchPart(t, s, source.Containers)
-	var incomplete *IncompleteError
-	require.ErrorAs(t, err, &incomplete)
-	failed := 0
-	for _, r := range s.Preflight(t.Context()) {
-		if r.State != "passed" {
-			failed++
-		}
+func TestLock(t *testing.T) {
+	w := newWorld(t)
+	lock, err := w.resolve()
+	require.NoError(t, err)
+	require.Len(t, lock.Files, 4)
+	require.Len(t, lock.Images, 2+len(w.pins.Images.Lab))
+	require.Equal(t, int64(len("the k3s binary")), lock.Files[0].Bytes)
+	require.True(t, strings.HasPrefix(lock.Files[0].URL, "https://github.com/k3s-io/k3s/"), "upstream's address, whatever mirror was asked")
+	file := filepath.Join(t.TempDir(), "labctl.lock")
+	require.NoError(t, lock.Write(file))
+	read, err := release.ReadLock(file)
+	require.NoError(t, err)
+	was, err := json.Marshal(lock)
+	require.NoError(t, err)
+	is, err := json.Marshal(read)
+	require.NoError(t, err)
+	require.JSONEq(t, string(was), string(is))
+	w.options.Lock = read
+	_, err = w.build(source.Containers)
+	require.NoError(t, err)
+	again, err := w.resolve()
+	require.NoError(t, err)
+	require.Empty(t, read.Differences(again))
+
+	// A tag that has moved: the locked image is what a build gets, and the check tells.
+	old := read.Images[0]
+	w.push(argoImage, w.image("amd64", 2))
+	dir, err := w.build(source.Containers)
+	require.NoError(t, err)
+	digest, err := archived(t, dir)[argoImage].Digest()
+	require.NoError(t, err)
+	require.Equal(t, old.Digest, digest.String())
+	w.options.Lock = nil
+	now, err := w.resolve()
+	require.NoError(t, err)
+	require.Len(t, read.Differences(now), 1)
+	require.Contains(t, read.Differences(now)[0], argoImage)
+
+	// A release whose files were exchanged, with their list: refused by the lock.
+	w.options.Lock = read
+	w.put("argoproj/argo-cd", "argocd", "cli_checksums.txt", map[string][]byte{"argocd-linux-amd64": []byte("another cli")})
+	_, err = w.build(source.ArgoCD)
+	var mismatch *release.ChecksumError
+	require.ErrorAs(t, err, &mismatch)
+	require.True(t, mismatch.Locked)
+	w.options.Lock = nil
+	now, err = w.resolve()
+	require.NoError(t, err)
+	require.Len(t, read.Differences(now), 2)
+
+	// Manifests, of which upstream publishes no checksum.
+	w = newWorld(t)
+	w.options.Lock, err = w.resolve()
+	require.NoError(t, err)
+	w.file("core", []byte(manifests+"# changed\n"))
+	_, err = w.build(source.ArgoCD)
+	require.ErrorAs(t, err, &mismatch)
+
+	// What is not in the lock is not fetched.
+	w = newWorld(t)
+	w.options.Lock, err = w.resolve()
+	require.NoError(t, err)
+	w.options.Lock.Images = w.options.Lock.Images[1:]
+	_, err = w.build(source.Containers)
+	var unlocked *release.UnlockedError
+	require.ErrorAs(t, err, &unlocked)
+	w.options.Lock.Files = nil
+	_, err = w.build(source.Server)
+	require.ErrorAs(t, err, &unlocked)
+}
+
+func TestLocksThatCannotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"schema": "schemaVersion: 9\n", "text": "hello", "field": "schemaVersion: 1\nnonsense: true\n",
+		"digest": "schemaVersion: 1\nfiles: [{url: x, sha256: abc}]\n", "image": "schemaVersion: 1\nimages: [{name: x, digest: abc}]\n",
+	} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
+		_, err := release.ReadLock(file)
+		var bad *release.LockError
+		require.ErrorAs(t, err, &bad, name)
+		require.Contains(t, err.Error(), file)
 	}
-	require.Equal(t, 1, failed)
-	keys := map[cache.Key]bool{}
-	for _, part := range s.Parts() {
-		key, err := part.Key(nil)
-		require.NoError(t, err)
-		require.False(t, keys[key], "two parts share a key")
-		keys[key] = true
-	}
+	_, err := release.ReadLock(filepath.Join(dir, "none"))
+	require.ErrorContains(t, err, "there is none")
+}
+
+func TestNewer(t *testing.T) {
+	w := newWorld(t)
+	s := release.New(w.options)
+	newer, err := s.Newer(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, newer)
+	w.Latest("k3s-io/k3s", "v9.9.9+k3s1")
+	newer, err = s.Newer(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"k3s": "v9.9.9+k3s1"}, newer)
+}
+
+// The git daemon runs what is in Argo CD's image, as nobody in particular and with no program of the image's own.
+func TestGitDaemonImage(t *testing.T) {
+	w := newWorld(t)
+	dir, err := w.build(source.Containers)
+	require.NoError(t, err)
+	config, err := archived(t, dir)["docker.io/"+w.pins.Images.Gitd].ConfigFile()
+	require.NoError(t, err)
+	require.Empty(t, config.Config.User)
+	require.Empty(t, config.Config.Entrypoint)
+	require.Equal(t, []string{"git", "daemon"}, config.Config.Cmd)
 }

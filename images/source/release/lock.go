@@ -1,0 +1,313 @@
+package release
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cgoa-labs/labctl/bootstrap/argocd"
+)
+
+// Lock says what a build may fetch, down to the byte.
+type Lock struct {
+	SchemaVersion int       `json:"schemaVersion"`
+	Resolved      time.Time `json:"resolved"`
+	// Debian is where the guest's Debian packages come from: the suite, and the mirror where one is set, such as a snapshot's.
+	Debian LockedDebian  `json:"debian"`
+	Files  []LockedFile  `json:"files"`
+	Images []LockedImage `json:"images"`
+}
+
+// LockedDebian is a suite of Debian's and a mirror of it.
+type LockedDebian struct {
+	Suite  string `json:"suite"`
+	Mirror string `json:"mirror,omitempty"`
+}
+
+// LockedFile is one file of a release. URL is upstream's, also where a mirror was asked.
+type LockedFile struct {
+	Part    string `json:"part"`
+	Version string `json:"version"`
+	URL     string `json:"url"`
+	Bytes   int64  `json:"bytes"`
+	SHA256  string `json:"sha256"`
+}
+
+// LockedImage is one container image for the guest's platform.
+type LockedImage struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	// Bytes is what its layers take, compressed.
+	Bytes int64 `json:"bytes"`
+}
+
+const lockSchema = 1
+
+// UnlockedError says that a build wants what the lock does not have.
+type UnlockedError struct{ What string }
+
+func (e *UnlockedError) Error() string { return "the lock does not have " + e.What }
+
+// Hint is the next action.
+func (e *UnlockedError) Hint() string {
+	return "write it anew with `labctl image lock`, or build without image.lock"
+}
+
+// LockError says that a lock cannot be used.
+type LockError struct {
+	File string
+	Err  error
+}
+
+func (e *LockError) Error() string { return fmt.Sprintf("lock file %s: %v", e.File, e.Err) }
+func (e *LockError) Unwrap() error { return e.Err }
+
+// Hint is the next action.
+func (e *LockError) Hint() string {
+	return "`labctl image lock` writes one; the setting image.lock says which a build uses"
+}
+
+// ReadLock reads a lock. The error is *LockError.
+func ReadLock(file string) (*Lock, error) {
+	fail := func(err error) (*Lock, error) { return nil, &LockError{File: file, Err: err} }
+	data, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return fail(errors.New("there is none"))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	var l Lock
+	if err := yaml.UnmarshalStrict(data, &l); err != nil {
+		return fail(err)
+	}
+	if l.SchemaVersion != lockSchema {
+		return fail(fmt.Errorf("its schema is version %d, this labctl reads version %d", l.SchemaVersion, lockSchema))
+	}
+	for _, f := range l.Files {
+		if digest, err := hex.DecodeString(f.SHA256); err != nil || len(digest) != sha256.Size {
+			return fail(fmt.Errorf("%s has no sha256", f.URL))
+		}
+	}
+	for _, i := range l.Images {
+		if digest, err := hex.DecodeString(strings.TrimPrefix(i.Digest, "sha256:")); err != nil || len(digest) != sha256.Size {
+			return fail(fmt.Errorf("image %s has no digest", i.Name))
+		}
+	}
+	return &l, nil
+}
+
+// Write writes the lock to a file, whole or not at all.
+func (l *Lock) Write(file string) error {
+	data, err := yaml.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(file, append([]byte("# What an image build from releases may fetch. Written by `labctl image lock`.\n"), data...), 0o644)
+}
+
+// fingerprint goes into the keys of what is built.
+func (l *Lock) fingerprint() string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprint(l.Files, l.Images)
+}
+
+// file is the sha256 that a file must have: the lock's, which must be upstream's too where that publishes one. Without a lock it is upstream's.
+func (l *Lock) file(url, published string) (string, error) {
+	if l == nil {
+		return published, nil
+	}
+	i := slices.IndexFunc(l.Files, func(f LockedFile) bool { return f.URL == url })
+	switch {
+	case i < 0:
+		return "", &UnlockedError{What: url}
+	case published != "" && published != l.Files[i].SHA256:
+		return "", &ChecksumError{URL: url, Want: l.Files[i].SHA256, Got: published, Locked: true}
+	}
+	return l.Files[i].SHA256, nil
+}
+
+// image is the digest of a locked image; empty without a lock.
+func (l *Lock) image(name string) (string, error) {
+	if l == nil {
+		return "", nil
+	}
+	i := slices.IndexFunc(l.Images, func(i LockedImage) bool { return i.Name == name })
+	if i < 0 {
+		return "", &UnlockedError{What: "image " + name}
+	}
+	return l.Images[i].Digest, nil
+}
+
+// Resolve finds out what upstream has now under the pinned versions. Nothing of it is kept.
+func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func(string)) (*Lock, error) {
+	l := &Lock{SchemaVersion: lockSchema, Resolved: time.Now().UTC().Truncate(time.Second), Debian: LockedDebian{Suite: s.Pins.Modules.DebianSuite, Mirror: debianMirror}}
+	for _, release := range []struct {
+		part  string
+		sums  string
+		files []string
+	}{
+		{"k3s", s.k3s(k3sSums), []string{s.k3s(k3sBinary), s.k3s(k3sImages)}},
+		{"argocd", s.argo(argoSums), []string{s.argo(argoCLI)}},
+	} {
+		sums, err := s.sums(ctx, release.sums)
+		if err != nil {
+			return nil, err
+		}
+		for _, url := range release.files {
+			progress(path.Base(url))
+			want := sums[path.Base(url)]
+			if want == "" {
+				return nil, fmt.Errorf("%s has no sha256 for %s", release.sums, path.Base(url))
+			}
+			size, err := s.fetch.size(ctx, s.at(url))
+			if err != nil {
+				return nil, err
+			}
+			l.Files = append(l.Files, LockedFile{Part: release.part, Version: s.Pins.Release.Parts[release.part].Version, URL: url, Bytes: size, SHA256: want})
+		}
+	}
+	core, err := s.fetch.text(ctx, s.at(s.core()))
+	if err != nil {
+		return nil, err
+	}
+	l.Files = append(l.Files, LockedFile{Part: "argocd", Version: s.Pins.Release.Parts["argocd"].Version, URL: s.core(), Bytes: int64(core.Len()), SHA256: digestBytes(core.Bytes())})
+	names, err := argocd.Images(core.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append(names, s.Pins.Images.Lab...) {
+		progress(name)
+		locked, err := s.resolveImage(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		l.Images = append(l.Images, locked)
+	}
+	return l, nil
+}
+
+func (s *Source) resolveImage(ctx context.Context, name string) (LockedImage, error) {
+	img, err := s.pull(ctx, name, func(int64) {})
+	if err != nil {
+		return LockedImage{}, err
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return LockedImage{}, err
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return LockedImage{}, err
+	}
+	locked := LockedImage{Name: name, Digest: digest.String()}
+	for _, layer := range manifest.Layers {
+		locked.Bytes += layer.Size
+	}
+	return locked, nil
+}
+
+// Differences say, one a line, what upstream has now and the lock has not.
+func (l *Lock) Differences(now *Lock) []string {
+	var all []string
+	for _, f := range now.Files {
+		i := slices.IndexFunc(l.Files, func(o LockedFile) bool { return o.URL == f.URL })
+		switch {
+		case i < 0:
+			all = append(all, fmt.Sprintf("%s %s: not in the lock: %s", f.Part, f.Version, f.URL))
+		case l.Files[i].SHA256 != f.SHA256:
+			all = append(all, fmt.Sprintf("%s %s: %s has changed, from sha256 %s to %s", f.Part, f.Version, path.Base(f.URL), l.Files[i].SHA256, f.SHA256))
+		}
+	}
+	for _, img := range now.Images {
+		i := slices.IndexFunc(l.Images, func(o LockedImage) bool { return o.Name == img.Name })
+		switch {
+		case i < 0:
+			all = append(all, "image "+img.Name+": not in the lock")
+		case l.Images[i].Digest != img.Digest:
+			all = append(all, fmt.Sprintf("image %s: from %s to %s", img.Name, l.Images[i].Digest, img.Digest))
+		}
+	}
+	return all
+}
+
+// Newer are, by part, the newest versions that upstream has released, where they are not the pinned ones.
+func (s *Source) Newer(ctx context.Context) (map[string]string, error) {
+	newer := map[string]string{}
+	for part, project := range map[string]string{"k3s": k3sProject, "argocd": argoProject} {
+		latest, err := s.fetch.redirect(ctx, s.at(releaseHost+"/"+project+"/releases/latest"))
+		if err != nil {
+			return nil, err
+		}
+		if version := path.Base(latest); version != s.Pins.Release.Parts[part].Version {
+			newer[part] = version
+		}
+	}
+	return newer, nil
+}
+
+// size is how long the file at url is, in bytes.
+func (f fetcher) size(ctx context.Context, url string) (size int64, err error) {
+	err = f.retry(ctx, func() error {
+		res, err := f.head(ctx, f.client, url)
+		if err == nil {
+			size = res.ContentLength
+		}
+		return err
+	})
+	return size, err
+}
+
+// redirect is where the server sends those who ask for url.
+func (f fetcher) redirect(ctx context.Context, url string) (to string, err error) {
+	client := *f.client
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	err = f.retry(ctx, func() error {
+		res, err := f.head(ctx, &client, url)
+		if err != nil {
+			return err
+		}
+		location, err := res.Location()
+		if err != nil {
+			return fmt.Errorf("%s: %w", url, err)
+		}
+		to = location.Path
+		return nil
+	})
+	return to, err
+}
+
+func (f fetcher) head(ctx context.Context, client *http.Client, url string) (*http.Response, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stall, fmt.Errorf("%s: no answer for %s", url, stall))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+	if err := res.Body.Close(); err != nil {
+		return nil, err
+	}
+	return res, refusal(url, res)
+}
+
+func digestBytes(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
