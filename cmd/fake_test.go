@@ -17,6 +17,7 @@ import (
 	"github.com/cgoa-labs/labctl/config"
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/images"
+	"github.com/cgoa-labs/labctl/images/source/release"
 	"github.com/cgoa-labs/labctl/images/store"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/provision"
@@ -30,7 +31,8 @@ func fakeParts() factory.Parts {
 		Driver: func(c config.Loaded, _ func(string)) (provision.Driver, error) {
 			return &fakeDriver{home: c.Home()}, nil
 		},
-		Images: func(c config.Config) factory.Images { return store.New(c.Home()) },
+		Images:   func(c config.Config) factory.Images { return store.New(c.Home()) },
+		Upstream: func(config.Loaded) (factory.Upstream, error) { return fakeUpstream{}, nil },
 		Builder: func(c config.Loaded, _ func(string)) (factory.Builder, error) {
 			return &fakeBuilder{home: c.Home()}, nil
 		},
@@ -403,3 +405,29 @@ func (b *fakeBuilder) Outdated(_ context.Context, img images.Image) (string, err
 func (*fakeBuilder) Leftovers(factory.Build) ([]provision.Leftover, error) { return nil, nil }
 
 func (*fakeBuilder) Sweep(context.Context, factory.Build, []provision.Leftover) error { return nil }
+
+// fakeUpstream has one file and one image. UPSTREAM=moved has another image under the same name, UPSTREAM=newer another release.
+type fakeUpstream struct{}
+
+func (fakeUpstream) Resolve(_ context.Context, mirror string, progress func(string)) (*release.Lock, error) {
+	progress("k3s")
+	digest := strings.Repeat("b", 64)
+	if os.Getenv("UPSTREAM") == "moved" {
+		digest = strings.Repeat("c", 64)
+	}
+	if os.Getenv("UPSTREAM") == "away" {
+		return nil, &release.StatusError{URL: "https://upstream.example/sums", Code: 404}
+	}
+	return &release.Lock{
+		SchemaVersion: 1, Resolved: time.Unix(1_700_000_000, 0).UTC(), Debian: release.LockedDebian{Suite: "trixie", Mirror: mirror},
+		Files:  []release.LockedFile{{Part: "k3s", Version: "v1", URL: "https://upstream.example/k3s", Bytes: 2048, SHA256: strings.Repeat("a", 64)}},
+		Images: []release.LockedImage{{Name: "nginx:1", Digest: "sha256:" + digest, Bytes: 4096}},
+	}, nil
+}
+
+func (fakeUpstream) Newer(context.Context) (map[string]string, error) {
+	if os.Getenv("UPSTREAM") == "newer" {
+		return map[string]string{"k3s": "v2"}, nil
+	}
+	return map[string]string{}, nil
+}

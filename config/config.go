@@ -4,7 +4,9 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cgoa-labs/labctl/config/layout"
@@ -46,6 +48,31 @@ type Image struct {
 	ModulesDir string `mapstructure:"modulesDir"`
 	// AptMirror is where Debian packages come from; empty means what this host itself uses.
 	AptMirror string `mapstructure:"aptMirror"`
+	// ReleaseMirror serves the same paths as upstream's release host and its raw files; empty means upstream.
+	ReleaseMirror string `mapstructure:"releaseMirror"`
+	// RegistryMirrors are REGISTRY=MIRROR, joined by commas; see Mirrors.
+	RegistryMirrors string `mapstructure:"registryMirrors"`
+	// Lock is the file that says what a build from releases may fetch; empty for whatever upstream has.
+	Lock string `mapstructure:"lock"`
+}
+
+// Mirrors are the registries' mirrors by registry.
+func (i Image) Mirrors() (map[string]string, error) {
+	all := map[string]string{}
+	for _, pair := range strings.Split(i.RegistryMirrors, ",") {
+		if pair = strings.TrimSpace(pair); pair == "" {
+			continue
+		}
+		registry, mirror, ok := strings.Cut(pair, "=")
+		switch _, twice := all[registry]; {
+		case !ok || registry == "" || mirror == "" || strings.ContainsAny(registry, "/ "):
+			return nil, fmt.Errorf("%q is no mirror of a registry", pair)
+		case twice:
+			return nil, fmt.Errorf("%s has two mirrors", registry)
+		}
+		all[registry] = mirror
+	}
+	return all, nil
 }
 
 // Timeouts bound the long waits.
@@ -135,6 +162,22 @@ func keys() []key {
 			field: func(c *Config) any { return &c.Image.ModulesDir }},
 		{name: "image.aptMirror", doc: "where Debian packages come from; empty means what this host uses",
 			field: func(c *Config) any { return &c.Image.AptMirror }},
+		{name: "image.releaseMirror", doc: "base URL of a mirror of upstream's release files; empty means upstream itself",
+			field: func(c *Config) any { return &c.Image.ReleaseMirror }, check: func(c *Config) (string, string) {
+				if u, err := url.Parse(c.Image.ReleaseMirror); c.Image.ReleaseMirror != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+					return fmt.Sprintf("%q is no URL", c.Image.ReleaseMirror), "use such as https://mirror.example/releases"
+				}
+				return "", ""
+			}},
+		{name: "image.registryMirrors", doc: "mirrors of container registries, such as docker.io=mirror.example/hub,quay.io=mirror.example/quay",
+			field: func(c *Config) any { return &c.Image.RegistryMirrors }, check: func(c *Config) (string, string) {
+				if _, err := c.Image.Mirrors(); err != nil {
+					return err.Error(), "use REGISTRY=MIRROR,…, such as docker.io=mirror.example/hub; http:// before a mirror that has no TLS"
+				}
+				return "", ""
+			}},
+		{name: "image.lock", isPath: true, doc: "lock file of a build from releases, which then takes nothing else; `labctl image lock` writes it",
+			field: func(c *Config) any { return &c.Image.Lock }},
 		{name: "guestDir", isPath: true, doc: "folder of the programs that run in the guest (lab-ci, …); labctl's own folder",
 			field: func(c *Config) any { return &c.GuestDir }, check: notEmpty(func(c *Config) string { return c.GuestDir })},
 		{name: "timeouts.boot", doc: "longest wait for an instance to become ready",

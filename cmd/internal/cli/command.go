@@ -108,6 +108,16 @@ func OneArg(what string) cobra.PositionalArgs {
 	}
 }
 
+// OptionalArg wants one argument at most; what names it.
+func OptionalArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return OneArg(what)(cmd, args)
+	}
+}
+
 // helpCommand is cobra's, except that an unknown topic is an error.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{

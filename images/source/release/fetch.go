@@ -58,8 +58,9 @@ func (e *StatusError) Error() string {
 const (
 	fetchTries = 4
 	// stall is how long a download may go without a byte.
-	stall   = 30 * time.Second
-	maxList = 1 << 20
+	stall = 30 * time.Second
+	// maxText bounds what is read into memory: lists of checksums, and Argo CD's manifests of two megabytes.
+	maxText = 16 << 20
 )
 
 type fetcher struct {
@@ -98,22 +99,19 @@ func (f fetcher) text(ctx context.Context, url string) (*bytes.Buffer, error) {
 	var out bytes.Buffer
 	err := f.retry(ctx, func() error {
 		out.Reset()
-		return f.once(ctx, url, 0, func(int64) (io.Writer, error) { return &limited{&out, maxList}, nil }, nil)
+		return f.once(ctx, url, 0, func(int64) (io.Writer, error) { return &limited{&out}, nil }, nil)
 	})
 	return &out, err
 }
 
-// limited refuses more than it has room for.
-type limited struct {
-	*bytes.Buffer
-	room int
-}
+// limited refuses more than maxText.
+type limited struct{ to *bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {
-	if l.Len()+len(b) > l.room {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", l.room)
+	if l.to.Len()+len(b) > maxText {
+		return 0, backoff.Permanent(fmt.Errorf("the answer is longer than %d bytes", maxText))
 	}
-	return l.Buffer.Write(b)
+	return l.to.Write(b)
 }
 
 // file downloads url to a file with this digest, or leaves none there. What has come before an interruption need not come again: it is kept

@@ -83,7 +83,7 @@ func ReadLock(file string) (*Lock, error) {
 	fail := func(err error) (*Lock, error) { return nil, &LockError{File: file, Err: err} }
 	data, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return fail(errors.New("there is none"))
+		return fail(fmt.Errorf("there is none: %w", os.ErrNotExist))
 	}
 	if err != nil {
 		return fail(err)

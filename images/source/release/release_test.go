@@ -298,6 +298,22 @@ func TestUnlistedFileIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "no sha256 for k3s-airgap-images-amd64.tar.zst")
 }
 
+func TestAListWithoutEndIsRefused(t *testing.T) {
+	w := newWorld(t)
+	asked := 0
+	w.Before = on("cli_checksums.txt", func(rw http.ResponseWriter, _ *http.Request) bool {
+		asked++
+		line := strings.Repeat("a", 1<<20)
+		for range 17 {
+			_, _ = rw.Write([]byte(line))
+		}
+		return true
+	})
+	_, err := w.build(source.ArgoCD)
+	require.ErrorContains(t, err, "longer than")
+	require.Equal(t, 1, asked)
+}
+
 func TestTransientFailuresAreTriedAgain(t *testing.T) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway} {
 		for _, suffix := range []string{"/k3s", "/argocd-linux-amd64", "core-install.yaml", "cli_checksums.txt", "argocd/manifests/v9", "library/nginx/manifests/1.27-alpine"} {

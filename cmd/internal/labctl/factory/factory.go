@@ -21,6 +21,7 @@ import (
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/config/strict"
 	"github.com/cgoa-labs/labctl/images"
+	"github.com/cgoa-labs/labctl/images/source/release"
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/provision"
 	"github.com/cgoa-labs/labctl/provision/run"
@@ -70,6 +71,13 @@ type Builder interface {
 	Outdated(ctx context.Context, img images.Image) (why string, err error)
 }
 
+// Upstream tells what upstream's releases have now.
+type Upstream interface {
+	// Resolve finds out, down to the byte, what upstream has under the pinned versions, and Newer what it has released since.
+	Resolve(ctx context.Context, debianMirror string, progress func(detail string)) (*release.Lock, error)
+	Newer(ctx context.Context) (map[string]string, error)
+}
+
 // Fleet keeps several instances; see package stack. do is called for several instances at once, and may be called for what is done
 // already. The outcomes hold what became of each instance, nil where all went well; they are nil where nothing was begun.
 type Fleet interface {
@@ -80,11 +88,12 @@ type Fleet interface {
 // Parts are the layers below. No part is made before a command needs it.
 type Parts struct {
 	// Driver may tell what is worth knowing and no error through say.
-	Driver  func(c config.Loaded, say func(line string)) (provision.Driver, error)
-	Images  func(config.Config) Images
-	Builder func(c config.Loaded, say func(line string)) (Builder, error)
-	Dial    func(ctx context.Context, ep provision.Endpoint) (Guest, error)
-	OpenSSH func(ep provision.Endpoint, knownHosts string, tty bool, command []string) ([]string, error)
+	Driver   func(c config.Loaded, say func(line string)) (provision.Driver, error)
+	Images   func(config.Config) Images
+	Builder  func(c config.Loaded, say func(line string)) (Builder, error)
+	Upstream func(c config.Loaded) (Upstream, error)
+	Dial     func(ctx context.Context, ep provision.Endpoint) (Guest, error)
+	OpenSSH  func(ep provision.Endpoint, knownHosts string, tty bool, command []string) ([]string, error)
 	// Fleet makes the stack that keeps a fleet.
 	Fleet func(ctx context.Context, c config.Loaded, parallel int, say, note, log func(line string)) (Fleet, error)
 	// GuestChecks are the guest contract, to be asked once; deep adds what takes long.
@@ -228,6 +237,9 @@ func (f *Factory) say(line string) { f.UI().Note("%s", line) }
 
 // Images is the store of golden images.
 func (f *Factory) Images() Images { return f.Parts.Images(f.Settings().Config) }
+
+// Upstream asks the hosts of upstream's releases.
+func (f *Factory) Upstream() (Upstream, error) { return f.Parts.Upstream(f.Settings()) }
 
 // Builder builds golden images.
 func (f *Factory) Builder() (Builder, error) { return f.Parts.Builder(f.Settings(), f.say) }

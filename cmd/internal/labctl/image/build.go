@@ -26,7 +26,11 @@ instances of the same shape (instance.cpus, instance.memory, instance.disk) need
 QEMU; after an upgrade the same command makes another.
 
 The parts come from one of two sources: release takes upstream's own files, modules builds them from Go modules and Debian
-packages. auto takes release where upstream answers within two seconds and release can make every part, and says which it took and why.`,
+packages. auto takes release where upstream answers within two seconds, and says which it took and why.
+
+release takes files by the checksums that upstream publishes, and container images for the guest's platform only. A download that
+was cut goes on where it stopped. HTTPS_PROXY and NO_PROXY are followed, and so are ` + "`docker login`" + `'s credentials; image.releaseMirror
+and image.registryMirrors name mirrors. With image.lock, written by ` + "`labctl image lock`" + `, nothing but what is locked is taken.`,
 		Example: `  labctl image build
   labctl image build --source modules
   labctl image build --force`,
@@ -37,6 +41,7 @@ packages. auto takes release where upstream answers within two seconds and relea
 	factory.Setting(cmd, "image.source", "source", "NAME", "auto, release or modules")
 	factory.Setting(cmd, "image.modulesDir", "modules-dir", "DIR", "source tree that parts are built from")
 	factory.Setting(cmd, "image.aptMirror", "apt-mirror", "URL", "where Debian packages come from")
+	factory.Setting(cmd, "image.lock", "lock", "FILE", "take nothing but what this lock FILE has")
 	factory.Setting(cmd, "timeouts.build", "timeout", "TIME", "longest wait for the build")
 	cmd.Flags().BoolVar(&force, "force", false, "build it again even if nothing has changed, such as when it is damaged")
 	ui.AddFormat(cmd, &format)

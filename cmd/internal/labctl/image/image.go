@@ -1,7 +1,8 @@
-// Package image has the commands on golden images: build, list, inspect, rm.
+// Package image has the commands on golden images: build, lock, list, inspect, rm.
 package image
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,7 +27,7 @@ func New(f *factory.Factory) *cobra.Command {
 		Short: "Build, list, inspect and remove golden images",
 		Long:  "A golden image holds the guest's system, k3s, Argo CD and all container images. Instances are cloned from it.",
 	}
-	cmd.AddCommand(newBuild(f), newList(f), newInspect(f), newRemove(f))
+	cmd.AddCommand(newBuild(f), newLock(f), newList(f), newInspect(f), newRemove(f))
 	return cmd
 }
 
@@ -86,7 +87,7 @@ func list(ctx context.Context, f *factory.Factory, format ui.Format) error {
 	table.Row("NAME", "DIGEST", "SOURCE", "SIZE", "BUILT", "KUBERNETES", "ARGO CD")
 	for _, img := range all {
 		m := img.Metadata
-		table.Row(m.Name, short(m.Digest), string(m.Source), ui.Bytes(size(img)), m.Created.Local().Format("2006-01-02 15:04"), m.Versions["kubernetes"], m.Versions["argocd"])
+		table.Row(m.Name, short(m.Digest), string(m.Source), ui.Bytes(size(img)), m.Created.Local().Format("2006-01-02 15:04"), cmp.Or(m.Versions["kubernetes"], m.Versions["k3s"]), m.Versions["argocd"])
 	}
 	table.Write(f.Out)
 	return nil
@@ -96,16 +97,11 @@ func newInspect(f *factory.Factory) *cobra.Command {
 	var verify bool
 	var format ui.Format
 	cmd := &cobra.Command{
-		Use:     "inspect [NAME]",
-		Short:   "Show what a golden image is made of, and check that it is there",
-		Long:    "Show what a golden image is made of: versions, stand-ins, files. With --verify every file is read and compared with its digest.",
-		Example: "  labctl image inspect\n  labctl image inspect lab --verify",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return cli.OneArg("the name of an image")(cmd, args)
-		},
+		Use:               "inspect [NAME]",
+		Short:             "Show what a golden image is made of, and check that it is there",
+		Long:              "Show what a golden image is made of: versions, stand-ins, files. With --verify every file is read and compared with its digest.",
+		Example:           "  labctl image inspect\n  labctl image inspect lab --verify",
+		Args:              cli.OptionalArg("the name of an image"),
 		ValidArgsFunction: f.CompleteOneImage,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := f.Settings().Image.Name

@@ -26,6 +26,9 @@ type builder struct {
 	options          build.Options
 	asked            images.SourceName
 	release, modules source.Source
+	lock             *release.Lock
+	// lockErr says why the lock that is set cannot be read.
+	lockErr error
 	// chosen is set by the first that needs it: a command chooses once.
 	chosen source.Source
 	say    func(line string)
@@ -36,12 +39,13 @@ func newBuilder(c config.Loaded, say func(string)) (factory.Builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	local := run.Local{}
 	driver := driverOptions(c, say)
 	if _, err := qemu.New(c.Home(), driver); err != nil {
 		return nil, err
 	}
-	return &builder{say: say, asked: images.SourceName(c.Image.Source), release: release.New(release.Upstream, pins, http.DefaultClient), modules: modules.New(c.Image.ModulesDir, c.Image.AptMirror, pins, local), options: build.Options{
+	local := run.Local{}
+	lock, lockErr := lockOf(c)
+	return &builder{say: say, asked: images.SourceName(c.Image.Source), release: newRelease(c, pins, lock), lock: lock, lockErr: lockErr, modules: newModules(c, pins), options: build.Options{
 		Home: c.Home(), Pins: pins,
 		Shape:    build.Shape{CPUs: c.Instance.CPUs, MemoryMiB: c.Instance.Memory.MiB(), DiskGiB: c.Instance.Disk.GiB()},
 		GuestDir: c.GuestDir, Mirror: c.Image.AptMirror, Runner: local,
@@ -62,6 +66,38 @@ func newBuilder(c config.Loaded, say func(string)) (factory.Builder, error) {
 	}}, nil
 }
 
+func newModules(c config.Loaded, pins versions.Versions) *modules.Source {
+	return modules.New(c.Image.ModulesDir, c.Image.AptMirror, pins, run.Local{})
+}
+
+// lockOf is the lock that is set, nil for none.
+func lockOf(c config.Loaded) (*release.Lock, error) {
+	if c.Image.Lock == "" {
+		return nil, nil
+	}
+	return release.ReadLock(c.Image.Lock)
+}
+
+func newRelease(c config.Loaded, pins versions.Versions, lock *release.Lock) *release.Source {
+	registries, err := c.Image.Mirrors()
+	if err != nil {
+		panic(err) // settings are checked when they are loaded
+	}
+	return release.New(release.Options{
+		Pins: pins, Lock: lock, Mirrors: release.Mirrors{Releases: c.Image.ReleaseMirror, Registries: registries}, Downloads: c.Home().Downloads(),
+		Unpacker: newModules(c, pins).Unpacker(), Client: http.DefaultClient,
+	})
+}
+
+// newUpstream is the release source without a lock: what upstream has is what is asked for.
+func newUpstream(c config.Loaded) (factory.Upstream, error) {
+	pins, err := versions.Load()
+	if err != nil {
+		return nil, err
+	}
+	return newRelease(c, pins, nil), nil
+}
+
 // with chooses the source and says which and why.
 func (b *builder) with(ctx context.Context, o factory.Build) (build.Options, error) {
 	options := b.options
@@ -76,6 +112,23 @@ func (b *builder) with(ctx context.Context, o factory.Build) (build.Options, err
 		}
 	}
 	options.Source = b.chosen
+	if b.chosen == b.release {
+		return b.locked(options)
+	}
+	return options, nil
+}
+
+// locked are the options of a build from releases: where there is a lock, Debian's packages come from where it says.
+func (b *builder) locked(options build.Options) (build.Options, error) {
+	switch {
+	case b.lockErr != nil:
+		return options, b.lockErr
+	case b.lock == nil || b.lock.Debian.Mirror == options.Mirror:
+	case options.Mirror == "":
+		options.Mirror = b.lock.Debian.Mirror
+	default:
+		return options, &release.UnlockedError{What: "the Debian mirror " + options.Mirror}
+	}
 	return options, nil
 }
 
@@ -102,6 +155,10 @@ func (b *builder) Outdated(ctx context.Context, img images.Image) (string, error
 	options := b.options
 	options.Name, options.Source = img.Metadata.Name, b.modules
 	if img.Metadata.Source == images.Release {
+		var err error
+		if options, err = b.locked(options); err != nil {
+			return "", err
+		}
 		options.Source = b.release
 	}
 	_, current, err := build.Status(ctx, options)

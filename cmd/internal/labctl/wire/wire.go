@@ -32,8 +32,9 @@ func Parts() factory.Parts {
 		Driver: func(c config.Loaded, say func(string)) (provision.Driver, error) {
 			return qemu.New(c.Home(), driverOptions(c, say))
 		},
-		Images:  func(c config.Config) factory.Images { return store.New(c.Home()) },
-		Builder: newBuilder,
+		Images:   func(c config.Config) factory.Images { return store.New(c.Home()) },
+		Builder:  newBuilder,
+		Upstream: newUpstream,
 		Dial: func(ctx context.Context, ep provision.Endpoint) (factory.Guest, error) {
 			return ssh.Dial(ctx, ep, ssh.Options{})
 		},
