@@ -385,6 +385,7 @@ func (b *fakeBuilder) Build(ctx context.Context, o factory.Build) (images.Image,
 			return store.Seal(ctx, dir, images.Metadata{
 				Name: o.Name, Created: time.Unix(1700000000, 0).UTC(), Source: images.Modules, Recipe: "sha256:" + os.Getenv("RECIPE"),
 				Versions: map[string]string{"kubernetes": "v1.37.0", "argocd": "v3.6.1", "nginx": "1.27"}, StandIns: map[string]string{"nginx": "nginx 1.26.3 of Debian"},
+				Containers:   fakeContainers(),
 				MinMemoryMiB: 1536, MinDiskGiB: 6,
 			}, []string{filepath.Base(dir.Disk())}, nil)
 		}},
@@ -405,6 +406,14 @@ func (b *fakeBuilder) Outdated(_ context.Context, img images.Image) (string, err
 func (*fakeBuilder) Leftovers(factory.Build) ([]provision.Leftover, error) { return nil, nil }
 
 func (*fakeBuilder) Sweep(context.Context, factory.Build, []provision.Leftover) error { return nil }
+
+// fakeContainers are nginx's; with FAKE=no-containers there is none.
+func fakeContainers() map[string]string {
+	if fake("no-containers") {
+		return nil
+	}
+	return map[string]string{"docker.io/library/nginx:1.27-alpine": "sha256:aa", "docker.io/library/nginx:1.28-alpine": "sha256:bb"}
+}
 
 // fakeUpstream has one file and one image. UPSTREAM=moved has another image under the same name, UPSTREAM=newer another release.
 type fakeUpstream struct{}

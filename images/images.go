@@ -42,6 +42,8 @@ type Metadata struct {
 	Versions map[string]string `json:"versions"`
 	// StandIns names the parts that take another's place, each with what it really is.
 	StandIns map[string]string `json:"standIns,omitempty"`
+	// Containers are the container images that the guest holds, as containerd names them, with their digests.
+	Containers map[string]string `json:"containers,omitempty"`
 	// KernelArgs is the guest kernel's command line.
 	KernelArgs string `json:"kernelArgs"`
 	// MinMemoryMiB and MinDiskGiB are the least that a guest of this image needs.

@@ -31,11 +31,11 @@ func Files(images bootstrap.Images, standIn bool) ([]bootstrap.File, error) {
 	}
 	if standIn {
 		cfg = append(cfg, standInConfig(images)...)
-		manifest, err := coreDNS(images.CoreDNS)
+		addOn, err := CoreDNS(images)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, bootstrap.File{Path: bootstrap.ManifestDir + "/coredns.yaml", Content: manifest, Mode: 0o600})
+		files = append(files, addOn)
 	}
 	return append(files, bootstrap.File{Path: bootstrap.K3sConfig, Content: cfg, Mode: 0o600}), nil
 }
@@ -44,12 +44,13 @@ func standInConfig(images bootstrap.Images) []byte {
 	return []byte("pause-image: " + images.Pause + "\n")
 }
 
-func coreDNS(image string) ([]byte, error) {
+// CoreDNS is the add-on that k3s packs itself and its stand-in does not.
+func CoreDNS(images bootstrap.Images) (bootstrap.File, error) {
 	t, err := template.New("coredns").Option("missingkey=error").Parse(corednsTemplate)
 	if err != nil {
-		return nil, err
+		return bootstrap.File{}, err
 	}
 	var out bytes.Buffer
-	err = t.Execute(&out, map[string]string{"Image": image, "ClusterDNS": bootstrap.ClusterDNS})
-	return out.Bytes(), err
+	err = t.Execute(&out, map[string]string{"Image": images.CoreDNS, "ClusterDNS": bootstrap.ClusterDNS})
+	return bootstrap.File{Path: bootstrap.ManifestDir + "/coredns.yaml", Content: out.Bytes(), Mode: 0o600}, err
 }

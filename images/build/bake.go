@@ -20,7 +20,7 @@ import (
 )
 
 // bakeRecipe changes when the first boot is done differently.
-const bakeRecipe = "1"
+const bakeRecipe = "2"
 
 // The first boot's machine.
 const (

@@ -16,6 +16,7 @@ import (
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/images/cache"
+	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/source"
 	"github.com/cgoa-labs/labctl/images/store"
 	"github.com/cgoa-labs/labctl/images/versions"
@@ -237,8 +238,12 @@ func publish(ctx context.Context, s *state, progress func(string)) (err error) {
 		names = append(names, name)
 	}
 	standIns := s.Source.StandIns()
+	containers, err := container.Digests(filepath.Join(s.dirs[source.Containers], source.Archive))
+	if err != nil {
+		return err
+	}
 	meta := images.Metadata{
-		Name: s.Name, Created: time.Now().UTC().Truncate(time.Second), Source: s.Source.Name(), Recipe: string(s.recipe), Versions: s.Source.Versions(), StandIns: standIns,
+		Name: s.Name, Created: time.Now().UTC().Truncate(time.Second), Source: s.Source.Name(), Recipe: string(s.recipe), Versions: s.Source.Versions(), StandIns: standIns, Containers: containers,
 		KernelArgs: kernelArgs, MinMemoryMiB: minMemoryMiB, MinDiskGiB: minDiskGiB, BuildSeconds: s.seconds,
 	}
 	if err := store.Seal(ctx, tmp, meta, names, func(file string) { progress("digest of " + file) }); err != nil {

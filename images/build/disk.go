@@ -17,6 +17,7 @@ import (
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/images/cache"
+	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/debian"
 	"github.com/cgoa-labs/labctl/images/probe"
 	"github.com/cgoa-labs/labctl/images/source"
@@ -77,6 +78,23 @@ func diskKey(s *state) (cache.Key, error) {
 
 func (s *state) standIn() bool { return s.Source.Name() == images.Modules }
 
+// lint wants every container image that a manifest or a lab names in the archive: a guest cannot pull any.
+func (s *state) lint(core []byte) error {
+	names, err := argocd.Images(core)
+	if err != nil {
+		return err
+	}
+	have, err := container.Digests(filepath.Join(s.dirs[source.Containers], source.Archive))
+	if err != nil {
+		return err
+	}
+	names = append(append(names, s.Pins.Images.Gitd), s.Pins.Images.Lab...)
+	if s.standIn() {
+		names = append(names, s.Pins.Images.Pause, s.Pins.Images.CoreDNS)
+	}
+	return container.Holds(have, names...)
+}
+
 // buildDisk puts the root file system together in a folder and makes a file system of it, without mounting anything.
 func buildDisk(ctx context.Context, s *state, out string, progress func(string)) error {
 	root := filepath.Join(out, "root")
@@ -116,6 +134,9 @@ func buildDisk(ctx context.Context, s *state, out string, progress func(string))
 		return err
 	}
 	progress("container images")
+	if err := s.lint(core); err != nil {
+		return err
+	}
 	if err := exec(filepath.Join(s.dirs[source.Server], source.Unpacker), filepath.Join(root, bootstrap.ContainerdRoot), filepath.Join(s.dirs[source.Containers], source.Archive)); err != nil {
 		return err
 	}

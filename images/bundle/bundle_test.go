@@ -20,6 +20,7 @@ import (
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/images/bundle"
+	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/store"
 )
 
@@ -41,12 +42,24 @@ func sealed(t *testing.T, home layout.Home) images.Image {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	require.NoError(t, store.Seal(t.Context(), dir, images.Metadata{
-		Name: "lab", Created: time.Unix(1700000000, 0).UTC(), Source: images.Modules,
+		Name: "lab", Created: time.Unix(1700000000, 0).UTC(), Source: images.Modules, Containers: map[string]string{"docker.io/library/nginx:1": "sha256:aa"},
 		Versions: map[string]string{"kubernetes": "v1.37.0", "nginx": "1.27"}, StandIns: map[string]string{"nginx": "nginx of Debian"}, MinMemoryMiB: 1024, MinDiskGiB: 4,
 	}, []string{"disk.raw", "vmlinuz", "initrd.img", "probe.img"}, nil))
 	img, err := store.New(home).Get(t.Context(), "lab")
 	require.NoError(t, err)
 	return img
+}
+
+var labImages = []string{"nginx:1"}
+
+func TestAnImageWithoutWhatLabsNameIsRefused(t *testing.T) {
+	img := sealed(t, home(t))
+	path := filepath.Join(t.TempDir(), "lab.bundle")
+	_, err := bundle.Create(t.Context(), img, []string{"nginx:1", "nginx:2", "quay.io/argoproj/argocd:v1"}, path, nil)
+	var missing *container.MissingError
+	require.ErrorAs(t, err, &missing)
+	require.Equal(t, []string{"nginx:2", "quay.io/argoproj/argocd:v1"}, missing.Names)
+	require.NoFileExists(t, path)
 }
 
 func home(t *testing.T) layout.Home {
@@ -57,7 +70,7 @@ func home(t *testing.T) layout.Home {
 func created(t *testing.T) (images.Image, string) {
 	img := sealed(t, home(t))
 	path := filepath.Join(t.TempDir(), "lab.bundle")
-	_, err := bundle.Create(t.Context(), img, path, nil)
+	_, err := bundle.Create(t.Context(), img, labImages, path, nil)
 	require.NoError(t, err)
 	return img, path
 }
@@ -294,7 +307,7 @@ func TestDamagedImageIsNotPacked(t *testing.T) {
 	require.NoError(t, os.Chmod(img.Dir.Kernel(), 0o600))
 	require.NoError(t, os.WriteFile(img.Dir.Kernel(), []byte("kernal"), 0o600))
 	path := filepath.Join(t.TempDir(), "lab.bundle")
-	_, err := bundle.Create(t.Context(), img, path, nil)
+	_, err := bundle.Create(t.Context(), img, labImages, path, nil)
 	require.ErrorAs(t, err, new(*images.DamagedError))
 	left, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
@@ -321,7 +334,7 @@ func TestInterrupted(t *testing.T) {
 
 	other := filepath.Join(t.TempDir(), "other.bundle")
 	ctx, detail = stop()
-	_, err = bundle.Create(ctx, img, other, detail)
+	_, err = bundle.Create(ctx, img, labImages, other, detail)
 	require.ErrorIs(t, err, why)
 	left, err := os.ReadDir(filepath.Dir(other))
 	require.NoError(t, err)

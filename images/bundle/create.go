@@ -18,12 +18,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/cgoa-labs/labctl/images"
+	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/store"
 )
 
 // Create writes a bundle of an image to path, whole or not at all, and compares what it packs with the image's digests; a file that differs is an
-// *images.DamagedError. progress says how far it is and may be nil.
-func Create(ctx context.Context, img images.Image, path string, progress func(string)) (Manifest, error) {
+// *images.DamagedError. An image without one of the container images that labs name is a *container.MissingError. progress says how far it is and
+// may be nil.
+func Create(ctx context.Context, img images.Image, labs []string, path string, progress func(string)) (Manifest, error) {
+	if err := container.Holds(img.Metadata.Containers, labs...); err != nil {
+		return Manifest{}, err
+	}
 	m := Manifest{Schema: Schema, Created: time.Now().UTC().Truncate(time.Second), Image: img.Metadata}
 	m.Image.Schema = images.Schema
 	sbom, err := SBOM(ctx, img, m.Created)

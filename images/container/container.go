@@ -231,6 +231,66 @@ func untar(archive, dir string) error {
 	}
 }
 
+// MissingError says that an archive or a guest lacks images that manifests or labs name: nothing could pull them in a guest.
+type MissingError struct{ Names []string }
+
+func (e *MissingError) Error() string {
+	return "container images are missing that manifests or labs name: " + strings.Join(e.Names, ", ")
+}
+
+// Hint is the next action.
+func (e *MissingError) Hint() string {
+	return "`labctl image build --force` makes an image that has what images/versions/versions.yaml and Argo CD's manifests name"
+}
+
+// Holds returns *MissingError where a name is not among the images that are there, which are by containerd's names.
+func Holds(have map[string]string, names ...string) error {
+	var missing []string
+	for _, n := range names {
+		ref, err := name.ParseReference(n)
+		if err != nil {
+			return err
+		}
+		if have[fullName(ref)] == "" {
+			missing = append(missing, n)
+		}
+	}
+	if len(missing) > 0 {
+		return &MissingError{Names: missing}
+	}
+	return nil
+}
+
+// Digests are the digests of an OCI archive's images, by the names that containerd gives them.
+func Digests(archive string) (map[string]string, error) {
+	in, err := os.Open(archive)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	for reader := tar.NewReader(in); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s has no index.json", archive)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", archive, err)
+		}
+		if path.Clean(header.Name) != "index.json" {
+			continue
+		}
+		index, err := v1.ParseIndexManifest(reader)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", archive, err)
+		}
+		digests := map[string]string{}
+		for _, d := range index.Manifests {
+			digests[d.Annotations[nameAnnotation]] = d.Digest.String()
+		}
+		return digests, nil
+	}
+}
+
 // fullName is the reference in the form that Kubernetes' runtime interface keys images by.
 func fullName(ref name.Reference) string {
 	registry := ref.Context().RegistryStr()

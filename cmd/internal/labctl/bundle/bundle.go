@@ -20,6 +20,7 @@ import (
 	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/images/bundle"
+	"github.com/cgoa-labs/labctl/images/versions"
 )
 
 // document is the result of every bundle command as JSON.
@@ -54,7 +55,7 @@ func newCreate(f *factory.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "create FILE",
 		Short:   "Write a golden image into a bundle",
-		Long:    "Write the golden image that the settings name into a bundle, with a list of what it is made of (SPDX). Every byte is compared with the image's digests.",
+		Long:    "Write the golden image that the settings name into a bundle, with a list of what it is made of (SPDX). Every byte is compared with the image's digests. An image that lacks a container image that labs name is refused.",
 		Example: "  labctl bundle create lab.bundle\n  labctl bundle create lab.bundle --image lab -o json",
 		Args:    cli.OneArg("the file to write"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,11 +67,15 @@ func newCreate(f *factory.Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			pins, err := versions.Load()
+			if err != nil {
+				return err
+			}
 			doc := document{Schema: ui.Schema("bundle-create"), File: path}
 			progress := f.UI().NewProgress()
 			defer progress.Close()
 			if err := run(ctx, progress, "write "+path, func(ctx context.Context, detail func(string)) (err error) {
-				doc.Bundle, err = bundle.Create(ctx, img, path, detail)
+				doc.Bundle, err = bundle.Create(ctx, img, pins.Images.Lab, path, detail)
 				return err
 			}); err != nil {
 				return err

@@ -173,6 +173,11 @@ func inspect(ctx context.Context, f *factory.Factory, name string, verify bool, 
 	table.Write(u.Out)
 	section(u, "versions", m.Versions)
 	section(u, "stand-ins (parts that take another's place)", m.StandIns)
+	digests := map[string]string{}
+	for name, digest := range m.Containers {
+		digests[name] = short(digest)
+	}
+	section(u, "container images", digests)
 	u.Print("\n%s", u.Result.Bold("files"))
 	files := ui.Table{Indent: "  "}
 	for _, file := range m.Files {

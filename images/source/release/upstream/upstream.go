@@ -32,6 +32,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/cgoa-labs/labctl/bootstrap"
+	"github.com/cgoa-labs/labctl/bootstrap/k3s"
 	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/source"
 	"github.com/cgoa-labs/labctl/images/versions"
@@ -167,19 +169,19 @@ type Parts map[string]string
 // Fill puts what the modules source built onto the host, as the versions that are pinned for upstream. address is where the host listens; dir is
 // an empty folder for what is made on the way.
 func (h *Host) Fill(address, dir string, parts Parts, pins versions.Versions) error {
-	k3s, argo := pins.Release.Parts["k3s"].Version, pins.Release.Parts["argocd"].Version
+	server, argo := pins.Release.Parts["k3s"].Version, pins.Release.Parts["argocd"].Version
 	all, err := container.Read(filepath.Join(parts[source.Containers], source.Archive), filepath.Join(dir, "layout"))
 	if err != nil {
 		return err
 	}
 	binary, airgap := filepath.Join(dir, "k3s"), filepath.Join(dir, "airgap")
 	if err := errors.Join(
-		selfExtracting(filepath.Join(parts[source.Server], source.RootDir), binary),
+		selfExtracting(filepath.Join(parts[source.Server], source.RootDir), binary, pins.Images.CoreDNS),
 		airgapArchive(airgap, all, pins.Images.Pause, pins.Images.CoreDNS),
 	); err != nil {
 		return err
 	}
-	if err := h.Release("k3s-io/k3s", k3s, "sha256sum-amd64.txt", map[string]string{"k3s": binary, "k3s-airgap-images-amd64.tar.zst": airgap}); err != nil {
+	if err := h.Release("k3s-io/k3s", server, "sha256sum-amd64.txt", map[string]string{"k3s": binary, "k3s-airgap-images-amd64.tar.zst": airgap}); err != nil {
 		return err
 	}
 	cli := filepath.Join(dir, "argocd")
@@ -260,6 +262,9 @@ if [ ! -x $data/current/bin/k3s ]; then
   mkdir -p $data && new=$(mktemp -d $data/new.XXXXXX) && chmod 755 $new && tail -c +@OFFSET@ "$0" | tar -xz -C $new || exit 1
   mv -T $new $data/current 2>/dev/null || rm -rf $new
 fi
+if [ "$1" = server ]; then # it brings its add-ons along
+  mkdir -p /var/lib/rancher/k3s/server/manifests && cp $data/current/manifests/* /var/lib/rancher/k3s/server/manifests || exit 1
+fi
 case "${0##*/}" in
 kubectl|crictl|ctr) exec $data/current/bin/k3s "${0##*/}" "$@" ;;
 esac
@@ -267,7 +272,11 @@ exec $data/current/bin/k3s "$@"
 `
 
 // selfExtracting makes the one file of the programs below root.
-func selfExtracting(root, file string) (err error) {
+func selfExtracting(root, file, corednsImage string) (err error) {
+	addOn, err := k3s.CoreDNS(bootstrap.Images{CoreDNS: corednsImage})
+	if err != nil {
+		return err
+	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
 	if err != nil {
 		return err
@@ -300,6 +309,12 @@ func selfExtracting(root, file string) (err error) {
 			return err
 		}
 		_, err = io.Copy(w, in)
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: path.Join("manifests", path.Base(addOn.Path)), Mode: int64(addOn.Mode), Size: int64(len(addOn.Content)), Typeflag: tar.TypeReg}); err != nil {
+		return err
+	}
+	if _, err := w.Write(addOn.Content); err != nil {
 		return err
 	}
 	if err := filepath.WalkDir(programs, func(file string, d fs.DirEntry, err error) error {
