@@ -79,6 +79,11 @@ func app(sync, revision, health, phase, opRevision string, extra ...string) stri
 	return fmt.Sprintf(`{"metadata":{"name":"ci-web"%s},"status":{"sync":{"status":%q,"revision":%q},"health":{"status":%q}%s%s}%s}`, meta, sync, revision, health, op, status, top)
 }
 
+// retried is an Application whose operation began with one revision and gave up on another, as with syncPolicy.retry.refresh.
+func retried(revision, began, applied string) string {
+	return app("OutOfSync", revision, "Healthy", "", "", fmt.Sprintf(`"operationState":{"phase":"Failed","operation":{"sync":{"revision":%q}},"syncResult":{"revision":%q}}`, began, applied))
+}
+
 func TestStanding(t *testing.T) {
 	tests := []struct {
 		name, app string
@@ -98,6 +103,9 @@ func TestStanding(t *testing.T) {
 		{"unknown", app("Unknown", want, "Healthy", "", ""), check.Pending, argo.OldRevision, ""},
 		{"yet to apply", app("OutOfSync", want, "Healthy", "Succeeded", old), check.Pending, argo.OutOfSync, ""},
 		{"gave up", app("OutOfSync", want, "Healthy", "Failed", want), check.Failed, argo.SyncFailed, ""},
+		{"gave up a newer one than it began with", retried(want, old, want), check.Failed, argo.SyncFailed, ""},
+		{"gave up a newer one, and forgot what it began with", retried(want, "", want), check.Failed, argo.SyncFailed, ""},
+		{"gave up an older one than it began with", retried(want, want, old), check.Pending, argo.OutOfSync, ""},
 		{"gave up another revision", app("OutOfSync", want, "Healthy", "Failed", old), check.Pending, argo.OutOfSync, ""},
 		{"coming up", app("Synced", want, "Progressing", "Succeeded", want), check.Pending, argo.Progressing, ""},
 		{"missing", app("Synced", want, "Missing", "", ""), check.Pending, argo.Progressing, ""},

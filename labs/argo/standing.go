@@ -66,7 +66,7 @@ func StandingOf(app *v1alpha1.Application, want string) Standing {
 		return say(check.Pending, OldRevision)
 	case status.Sync.Status != v1alpha1.SyncStatusCodeSynced:
 		// Argo CD does not try a revision again that has failed.
-		if op := status.OperationState; op != nil && op.Phase.Completed() && !op.Phase.Successful() && op.Operation.Sync != nil && op.Operation.Sync.Revision == want {
+		if op := status.OperationState; op != nil && op.Phase.Completed() && !op.Phase.Successful() && Applied(op) == want {
 			return say(check.Failed, SyncFailed)
 		}
 		return say(check.Pending, OutOfSync)
@@ -78,6 +78,18 @@ func StandingOf(app *v1alpha1.Application, want string) Standing {
 		return say(check.Failed, Unhealthy)
 	}
 	return say(check.Pending, Progressing)
+}
+
+// Applied is the revision that an operation's last attempt applied. Where retries take the newest one (syncPolicy.retry.refresh), the operation itself
+// names the first attempt's, or none, depending on Argo CD's version.
+func Applied(op *v1alpha1.OperationState) string {
+	switch {
+	case op.SyncResult != nil && op.SyncResult.Revision != "":
+		return op.SyncResult.Revision
+	case op.Operation.Sync != nil:
+		return op.Operation.Sync.Revision
+	}
+	return ""
 }
 
 func operating(app *v1alpha1.Application) bool {
@@ -136,8 +148,8 @@ func Evidence(app *v1alpha1.Application) map[string]any {
 	e := map[string]any{"syncStatus": string(status.Sync.Status), "syncRevision": status.Sync.Revision, "health": string(status.Health.Status), "history": Deployed(app)}
 	if op := status.OperationState; op != nil {
 		e["operationPhase"], e["operationMessage"] = string(op.Phase), op.Message
-		if op.Operation.Sync != nil {
-			e["operationRevision"] = op.Operation.Sync.Revision
+		if revision := Applied(op); revision != "" {
+			e["operationRevision"] = revision
 		}
 	}
 	return e

@@ -171,7 +171,7 @@ func (w work) observe(ctx context.Context, broken string) error {
 			return check.Outcome{}, errors.New("there is no Application ci-web")
 		}
 		op := app.Status.OperationState
-		tried := op != nil && op.Operation.Sync != nil && op.Operation.Sync.Revision == broken
+		tried := op != nil && argo.Applied(op) == broken
 		if !tried || !(op.RetryCount > 0 || op.Phase.Failed() || op.Phase == "Error") || app.Status.Sync.Revision != broken ||
 			strings.HasPrefix(op.Message, "Retrying operation") { // says nothing of why, while an attempt is under way
 			return check.NotYet("", argo.Describe(app).String(), ""), nil
