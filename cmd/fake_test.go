@@ -396,6 +396,13 @@ func (b *fakeBuilder) Build(ctx context.Context, o factory.Build) (images.Image,
 	return store.New(b.home).Get(ctx, o.Name)
 }
 
+func (b *fakeBuilder) Cloud(_ context.Context, o factory.Build, dir string) ([]images.File, error) {
+	if fake("no-build") {
+		return nil, errors.New("mke2fs: exit code 1: no space left on device")
+	}
+	return []images.File{{Name: o.Name + ".raw", Size: 1 << 30, SHA256: strings.Repeat("d", 64)}}, os.MkdirAll(dir, 0o755)
+}
+
 func (b *fakeBuilder) Outdated(_ context.Context, img images.Image) (string, error) {
 	if img.Metadata.Recipe != "sha256:"+os.Getenv("RECIPE") {
 		return "it was made from another recipe", nil

@@ -19,6 +19,8 @@ for need in "${needs[@]}"; do
 done
 # Without the archive's keys mmdebstrap cannot tell that the packages are Debian's.
 [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
+# UEFI firmware, which a test boots a cloud disk with.
+compgen -G '/usr/share/OVMF/OVMF_VARS*.fd' >/dev/null || missing+=(ovmf)
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 as_root=()

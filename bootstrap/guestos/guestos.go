@@ -12,11 +12,14 @@ import (
 //go:embed files
 var content embed.FS
 
-// placed maps each embedded file to its place and mode in the guest.
-var placed = []struct {
+// place is where an embedded file goes.
+type place struct {
 	name, path string
 	mode       uint32
-}{
+}
+
+// placed maps each embedded file to its place and mode in the guest.
+var placed = []place{
 	{"network", "/etc/systemd/network/10-lab.network", 0o644},
 	{"resolv.conf", "/etc/resolv.conf", 0o644},
 	{"hosts", "/etc/hosts", 0o644},
@@ -60,7 +63,9 @@ var Customize = []string{
 const KernelArgs = "root=/dev/vda rw rootfstype=ext4 console=ttyS0 quiet loglevel=4 mitigations=off tsc=reliable audit=0 nowatchdog systemd.show_status=0 net.ifnames=0 random.trust_cpu=1"
 
 // Files are the operating system's configuration files.
-func Files() []bootstrap.File {
+func Files() []bootstrap.File { return read(placed) }
+
+func read(placed []place) []bootstrap.File {
 	files := make([]bootstrap.File, 0, len(placed))
 	for _, p := range placed {
 		data, err := content.ReadFile("files/" + p.name)

@@ -18,6 +18,8 @@ type Options struct {
 	ArgoCore []byte
 	// StandIn says that the server is labctl's stand-in for k3s.
 	StandIn bool
+	// Cloud says that the guest is for other hypervisors: cloud-init gives it its identity.
+	Cloud bool
 }
 
 // Components are the platform's components, in the order in which they come up.
@@ -30,7 +32,11 @@ func Components(opts Options) ([]bootstrap.Component, error) {
 		out = append(out, bootstrap.Component{Name: name, Files: files})
 		return nil
 	}
-	if err := add("guest", guestos.Files(), nil); err != nil {
+	own := guestos.Files()
+	if opts.Cloud {
+		own = guestos.CloudFiles()
+	}
+	if err := add("guest", own, nil); err != nil {
 		return nil, err
 	}
 	files, err := k3s.Files(opts.Images, opts.StandIn)

@@ -36,7 +36,7 @@ func bakeHome(dir string) layout.Home {
 }
 
 func bakeKey(s *state) (cache.Key, error) {
-	return cache.NewHash(stageBake).Strings(bakeRecipe, string(s.keys[stageDisk]), kernelArgs, forgetScript).Key()
+	return cache.NewHash(stageBake).Strings(bakeRecipe, string(s.keys[stageDisk]), kernelArgs, s.forget()).Key()
 }
 
 // forgetScript removes what must not be the same in every instance, and what only the first boot left. What it cannot remove while
@@ -48,6 +48,14 @@ echo lab > /etc/hostname
 rm -rf /tmp/* /var/tmp/* /var/log/journal /var/log/*.log /var/log/apt /var/cache/apt/*
 sync
 `
+
+// forget is the script by which a guest forgets what must differ between instances.
+func (s *state) forget() string {
+	if s.Cloud {
+		return forgetScript + "rm -rf /var/lib/cloud /var/log/cloud-init*\nsync\n"
+	}
+	return forgetScript
+}
 
 // bake boots the disk once, waits until the whole guest contract holds, lets the guest forget its identity and powers it off. What
 // the first boot did (certificates, every object in the cluster, expanded caches) is then done for all instances.
@@ -93,7 +101,7 @@ func bake(ctx context.Context, s *state, out string, progress func(string)) (err
 	}
 	defer func() { err = errors.Join(err, guest.close()) }()
 	progress("forget what must differ between instances")
-	if _, err := guest.runner.Run(ctx, run.Cmd{Argv: []string{"sh", "-s"}, Stdin: strings.NewReader(forgetScript)}); err != nil {
+	if _, err := guest.runner.Run(ctx, run.Cmd{Argv: []string{"sh", "-s"}, Stdin: strings.NewReader(s.forget())}); err != nil {
 		return err
 	}
 	progress("power off")

@@ -33,6 +33,8 @@ type Options struct {
 	Pins   versions.Versions
 	// GuestDir holds the guest's own programs, labctl-agent and labctl-probe, built for the guest.
 	GuestDir string
+	// Cloud makes a guest for other hypervisors; see Cloud. It is no image for this machine's instances.
+	Cloud bool
 	// Mirror is the Debian mirror, empty for the tools' default.
 	Mirror string
 	// Force builds again what the cache already has: the disk and the bake, not the parts.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -44,13 +45,23 @@ const (
 )
 
 func guestOSKey(s *state) (cache.Key, error) {
-	return cache.NewHash(stageGuestOS).Strings(debian.Recipe, s.Pins.Modules.DebianSuite, s.Mirror, strings.Join(guestos.Packages, " "), strings.Join(guestos.Customize, "\n")).Key()
+	packages, customize := s.guestOS()
+	return cache.NewHash(stageGuestOS).Strings(debian.Recipe, s.Pins.Modules.DebianSuite, s.Mirror, strings.Join(packages, " "), strings.Join(customize, "\n")).Key()
+}
+
+// guestOS are the guest's Debian packages, and the lines that finish its root.
+func (s *state) guestOS() (packages, customize []string) {
+	if s.Cloud {
+		return slices.Concat(guestos.Packages, guestos.CloudPackages), slices.Concat(guestos.Customize, guestos.CloudCustomize)
+	}
+	return guestos.Packages, guestos.Customize
 }
 
 func buildGuestOS(ctx context.Context, s *state, out string, progress func(string)) error {
-	progress(fmt.Sprintf("Debian %s, %d packages and what they need", s.Pins.Modules.DebianSuite, len(guestos.Packages)))
+	packages, customize := s.guestOS()
+	progress(fmt.Sprintf("Debian %s, %d packages and what they need", s.Pins.Modules.DebianSuite, len(packages)))
 	return debian.Bootstrap(ctx, s.Runner, debian.Options{
-		Suite: s.Pins.Modules.DebianSuite, Mirror: s.Mirror, Packages: guestos.Packages, Customize: guestos.Customize, Out: filepath.Join(out, rootArchive),
+		Suite: s.Pins.Modules.DebianSuite, Mirror: s.Mirror, Packages: packages, Customize: customize, Out: filepath.Join(out, rootArchive),
 	})
 }
 
@@ -64,7 +75,7 @@ func diskKey(s *state) (cache.Key, error) {
 	}
 	// The components' files are text of this program; Argo CD's are made from the part digested above.
 	h.Strings(argocd.Recipe())
-	components, err := plan.Components(plan.Options{Images: s.containerImages(), StandIn: s.standIn()})
+	components, err := plan.Components(plan.Options{Images: s.containerImages(), StandIn: s.standIn(), Cloud: s.Cloud})
 	if err != nil {
 		return "", err
 	}
@@ -119,7 +130,7 @@ func buildDisk(ctx context.Context, s *state, out string, progress func(string))
 	if err != nil {
 		return err
 	}
-	components, err := plan.Components(plan.Options{Images: s.containerImages(), ArgoCore: core, StandIn: s.standIn()})
+	components, err := plan.Components(plan.Options{Images: s.containerImages(), ArgoCore: core, StandIn: s.standIn(), Cloud: s.Cloud})
 	if err != nil {
 		return err
 	}
@@ -144,6 +155,11 @@ func buildDisk(ctx context.Context, s *state, out string, progress func(string))
 	if err := takeBoot(root, img); err != nil {
 		return err
 	}
+	if s.Cloud {
+		if err := exec("cp", filepath.Join(root, guestos.BootLoader), filepath.Join(out, bootLoader)); err != nil {
+			return err
+		}
+	}
 	if err := writeProbe(filepath.Join(s.GuestDir, probeProgram), img.Probe()); err != nil {
 		return err
 	}
@@ -157,7 +173,7 @@ func buildDisk(ctx context.Context, s *state, out string, progress func(string))
 	if err != nil {
 		return err
 	}
-	if err := exec(mke2fs, "-q", "-t", "ext4", "-d", root, "-L", "labroot", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1,discard", "-O", "^metadata_csum_seed", img.Disk(), fmt.Sprintf("%dM", size)); err != nil {
+	if err := exec(mke2fs, "-q", "-t", "ext4", "-d", root, "-L", guestos.RootLabel, "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1,discard", "-O", "^metadata_csum_seed", img.Disk(), fmt.Sprintf("%dM", size)); err != nil {
 		return err
 	}
 	return cache.RemoveAll(root)

@@ -96,8 +96,8 @@ type Cache struct {
 	Abandon func(ctx context.Context, half string) error
 }
 
-// keep is how many results of one stage stay: the current one and the one before, so that going back is cheap.
-const keep = 2
+// keep is how many results of one stage stay: those of both sources, of a cloud image, and the one before, so that going back is cheap.
+const keep = 4
 
 // lockPoll is how often a wait for another build looks again.
 const lockPoll = 200 * time.Millisecond

@@ -64,6 +64,8 @@ type Builder interface {
 	// Preflight checks, before any work and changing nothing, that the host can build.
 	Preflight(ctx context.Context, b Build) []check.Result
 	Build(ctx context.Context, b Build) (images.Image, error)
+	// Cloud makes a disk for other hypervisors in the folder dir, in several formats.
+	Cloud(ctx context.Context, b Build, dir string) ([]images.File, error)
 	// Leftovers names what killed builds of the image left, and Sweep removes it.
 	Leftovers(b Build) ([]provision.Leftover, error)
 	Sweep(ctx context.Context, b Build, leftovers []provision.Leftover) error

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,10 +11,13 @@ import (
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/images"
 )
 
 func newBuild(f *factory.Factory) *cobra.Command {
 	var force bool
+	var out string
+	to := targetQEMU
 	var format ui.Format
 	cmd := &cobra.Command{
 		Use:   "build",
@@ -30,12 +34,26 @@ packages. auto takes release where upstream answers within two seconds, and says
 
 release takes files by the checksums that upstream publishes, and container images for the guest's platform only. A download that
 was cut goes on where it stopped. HTTPS_PROXY and NO_PROXY are followed, and so are ` + "`docker login`" + `'s credentials; image.releaseMirror
-and image.registryMirrors name mirrors. With image.lock, written by ` + "`labctl image lock`" + `, nothing but what is locked is taken.`,
+and image.registryMirrors name mirrors. With image.lock, written by ` + "`labctl image lock`" + `, nothing but what is locked is taken.
+
+With --target cloud the same parts become a disk for other hypervisors: it boots by UEFI, takes name, keys and network from cloud-init
+(NoCloud or a config drive), and is written as raw, as qcow2, and as a container image that KubeVirt boots from.`,
 		Example: `  labctl image build
+  labctl image build --target cloud --out disks
   labctl image build --source modules
   labctl image build --force`,
 		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return build(cmd.Context(), f, force, format) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case to == targetCloud && force:
+				return cli.Misused(cmd, "--force goes with --target qemu")
+			case to == targetCloud:
+				return buildCloud(cmd.Context(), f, out, format)
+			case cmd.Flags().Changed("out"):
+				return cli.Misused(cmd, "--out goes with --target cloud")
+			}
+			return build(cmd.Context(), f, force, format)
+		},
 	}
 	factory.Setting(cmd, "image.name", "name", "NAME", "name of the image")
 	factory.Setting(cmd, "image.source", "source", "NAME", "auto, release or modules")
@@ -43,6 +61,8 @@ and image.registryMirrors name mirrors. With image.lock, written by ` + "`labctl
 	factory.Setting(cmd, "image.aptMirror", "apt-mirror", "URL", "where Debian packages come from")
 	factory.Setting(cmd, "image.lock", "lock", "FILE", "take nothing but what this lock FILE has")
 	factory.Setting(cmd, "timeouts.build", "timeout", "TIME", "longest wait for the build")
+	cmd.Flags().Var(&to, "target", "qemu: an image for this machine's instances; cloud: a disk for other hypervisors")
+	cmd.Flags().StringVar(&out, "out", "cloud", "with --target cloud: `DIR` to write the disk to")
 	cmd.Flags().BoolVar(&force, "force", false, "build it again even if nothing has changed, such as when it is damaged")
 	ui.AddFormat(cmd, &format)
 	return cmd
@@ -93,4 +113,62 @@ func refuseStranding(ctx context.Context, f *factory.Factory, builder factory.Bu
 		Msg: fmt.Sprintf("image %s cannot be replaced while %s stands on it", name, strings.Join(users, ", ")),
 		Fix: fmt.Sprintf("build another beside it with --name, or `labctl down %s` first (its work is lost)", users[0]),
 	}
+}
+
+// target says what a build is for.
+type target string
+
+const (
+	targetQEMU  target = "qemu"
+	targetCloud target = "cloud"
+)
+
+// String, Set and Type implement pflag.Value.
+func (t *target) String() string { return string(*t) }
+
+func (t *target) Set(s string) error {
+	if target(s) != targetQEMU && target(s) != targetCloud {
+		return fmt.Errorf("use %s or %s", targetQEMU, targetCloud)
+	}
+	*t = target(s)
+	return nil
+}
+
+func (t *target) Type() string { return "qemu|cloud" }
+
+// buildCloud makes a disk for other hypervisors.
+func buildCloud(ctx context.Context, f *factory.Factory, dir string, format ui.Format) error {
+	builder, err := f.Builder()
+	if err != nil {
+		return err
+	}
+	c := f.Settings()
+	progress := f.UI().NewProgress()
+	defer progress.Close()
+	b := factory.Build{Name: c.Image.Name, Sink: progress.Sink("image")}
+	if err := factory.Preflight("build image "+b.Name, builder.Preflight(ctx, b)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.Build, fmt.Errorf("not built within %s", c.Timeouts.Build))
+	defer cancel()
+	files, err := builder.Cloud(ctx, b, dir)
+	if err != nil {
+		return fmt.Errorf("build a cloud disk of image %s: %w", b.Name, err)
+	}
+	progress.Close()
+	progress.Summary()
+	if format == ui.JSON {
+		return f.UI().JSON(struct {
+			Schema  string        `json:"schema"`
+			Dir     string        `json:"dir"`
+			Files   []images.File `json:"files"`
+			Timings []ui.Timing   `json:"timings,omitempty"`
+		}{ui.Schema("image-cloud"), dir, files, progress.Timings()})
+	}
+	var table ui.Table
+	for _, file := range files {
+		table.Row(filepath.Join(dir, file.Name), ui.Bytes(file.Size), short(file.SHA256))
+	}
+	table.Write(f.Out)
+	return nil
 }

@@ -150,6 +150,15 @@ func (b *builder) Build(ctx context.Context, o factory.Build) (images.Image, err
 	return build.Build(ctx, options)
 }
 
+// Cloud implements factory.Builder.
+func (b *builder) Cloud(ctx context.Context, o factory.Build, dir string) ([]images.File, error) {
+	options, err := b.with(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return build.Cloud(ctx, options, dir)
+}
+
 // Outdated implements factory.Builder. It asks no network: an image is compared with what its own source would make now.
 func (b *builder) Outdated(ctx context.Context, img images.Image) (string, error) {
 	options := b.options
