@@ -1,0 +1,162 @@
+//go:build vm
+
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/cgoa-labs/labctl/provision"
+)
+
+// kills is how often a command is killed in `make proof`, and a few times in `make test`.
+func kills() int {
+	if os.Getenv("PROOF") == "all" {
+		return 50
+	}
+	return 3
+}
+
+// TestKills kills labctl, or the guest's QEMU, at random moments of its commands. Whatever was interrupted, the same command again must come to an
+// end, the learner's work must be there, and nothing may be left over. SEED repeats a run.
+func TestKills(t *testing.T) {
+	const name = "killed"
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("SEED=%d", seed)
+	must(t, boot, "up", name)
+	work := 0
+	for i := range kills() {
+		// The work that must not be lost is new each time.
+		if statusOf(t, name).Power != provision.Running {
+			must(t, boot, "start", name)
+		}
+		work++
+		must(t, quick, "ssh", name, "--", fmt.Sprintf("echo %d > /root/work && sync", work))
+		command := [][]string{{"up", name}, {"stop", name}, {"start", name}, {"reset", "--vm", "-i", name, "--keep", "--yes"}, {"reset", "--vm", "-i", name, "--yes"}}[random.IntN(5)]
+		if command[0] == "up" || command[0] == "start" {
+			must(t, quick, "stop", name)
+		}
+		delay := time.Duration(random.Int64N(int64(9 * time.Second)))
+		victim := "labctl"
+		if random.IntN(4) == 0 {
+			victim = "QEMU"
+		}
+		t.Logf("%d: %s killed after %s of %s", i, victim, delay.Round(10*time.Millisecond), strings.Join(command, " "))
+		before := kept(t, name)
+		ended := killDuring(t, name, delay, victim, command)
+		lookAfter(t, name, command, work, before, ended)
+	}
+	must(t, boot, "down", "--all", "--yes")
+	must(t, quick, "doctor")
+	require.Empty(t, instances())
+	left, err := exec.Command("pgrep", "-f", "qemu-system.*"+state).Output()
+	require.Error(t, err, "machines are left: %s", left)
+}
+
+// killDuring runs a command and kills it, or the instance's QEMU, after delay. It says whether the command had come to its end by then.
+func killDuring(t *testing.T, name string, delay time.Duration, victim string, command []string) (ended bool) {
+	t.Helper()
+	cmd := exec.Command(labctl, append([]string{"--state-dir", state}, command...)...)
+	require.NoError(t, cmd.Start())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		return err == nil
+	case <-time.After(delay):
+	}
+	if victim == "QEMU" {
+		if pid := recordedPID(name); pid > 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		select {
+		case err := <-done:
+			return err == nil
+		case <-time.After(boot):
+			t.Fatalf("labctl %s does not end after its QEMU was killed", strings.Join(command, " "))
+		}
+	}
+	_ = cmd.Process.Kill()
+	<-done
+	return false
+}
+
+// recordedPID is the process in an instance's record, which need not be whole at the moment.
+func recordedPID(name string) int {
+	data, err := os.ReadFile(filepath.Join(state, "instances", name, "instance.json"))
+	if err != nil {
+		return 0
+	}
+	var record struct{ Run struct{ PID int } }
+	if json.Unmarshal(data, &record) != nil {
+		return 0
+	}
+	return record.Run.PID
+}
+
+// kept are the instances that earlier resets kept.
+func kept(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, other := range instances() {
+		if other != name {
+			all[other] = true
+		}
+	}
+	return all
+}
+
+// lookAfter runs the command again where it may not have ended, and looks for the learner's work.
+func lookAfter(t *testing.T, name string, command []string, work int, before map[string]bool, ended bool) {
+	t.Helper()
+	reset := command[0] == "reset"
+	// A reset that did not end is not asked again: it would throw away what is looked for here.
+	if !reset && !ended {
+		must(t, boot, command...)
+	}
+	if statusOf(t, name).Power != provision.Running {
+		must(t, boot, "start", name)
+	}
+	res := cli(t, quick, "ssh", name, "--", "cat /root/work")
+	mine := res.code == 0 && strings.TrimSpace(res.stdout) == fmt.Sprint(work)
+	if !reset {
+		require.True(t, mine, "the work is lost: %s", res.stdout)
+		return
+	}
+	// Either the old one is there, or the new one is whole and, where it was asked for, the old one kept.
+	if !mine {
+		require.NotZero(t, res.code, "neither the old instance nor a new one: %s", res.stdout)
+		if strings.Contains(strings.Join(command, " "), "--keep") {
+			found := false
+			for other := range kept(t, name) {
+				if !before[other] {
+					must(t, quick, "stop", name)
+					must(t, boot, "start", other)
+					found = strings.TrimSpace(must(t, quick, "ssh", other, "--", "cat /root/work").stdout) == fmt.Sprint(work)
+				}
+			}
+			require.True(t, found, "the instance that was to be kept is not there")
+		}
+	}
+	for other := range kept(t, name) {
+		must(t, quick, "down", other, "--yes")
+	}
+	must(t, quick, "doctor")
+}
