@@ -3,11 +3,10 @@ package about
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"runtime"
 	"runtime/debug"
-	"slices"
+
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/image"
 
 	"github.com/spf13/cobra"
 
@@ -28,15 +27,7 @@ type versions struct {
 	// Hypervisor, Labs and Images are told with --all.
 	Hypervisor string           `json:"hypervisor,omitempty"`
 	Labs       []labrun.Program `json:"labs,omitempty"`
-	Images     []imageVersions  `json:"images,omitempty"`
-}
-
-type imageVersions struct {
-	Name     string            `json:"name"`
-	Digest   string            `json:"digest"`
-	Source   string            `json:"source"`
-	Versions map[string]string `json:"versions"`
-	StandIns map[string]string `json:"standIns,omitempty"`
+	Images     []image.Parts    `json:"images,omitempty"`
 }
 
 // NewVersion is the command version.
@@ -106,8 +97,7 @@ func (v *versions) add(ctx context.Context, f *factory.Factory) error {
 	}
 	all, _ := f.Images().List(ctx) // doctor tells what is wrong with the others
 	for _, img := range all {
-		m := img.Metadata
-		v.Images = append(v.Images, imageVersions{m.Name, m.Digest, string(m.Source), m.Versions, m.StandIns})
+		v.Images = append(v.Images, image.PartsOf(img))
 	}
 	return nil
 }
@@ -128,20 +118,6 @@ func (v versions) print(u *ui.UI) {
 		u.Print("lab %s: %s", lab.Lab, lab.SHA256[:12])
 	}
 	for _, img := range v.Images {
-		u.Print("image %s, from %s:", img.Name, img.Source)
-		table := ui.Table{Indent: "  "}
-		for _, name := range slices.Sorted(maps.Keys(img.Versions)) {
-			standIn := ""
-			if other := img.StandIns[name]; other != "" {
-				standIn = fmt.Sprintf("(stand-in: %s)", other)
-			}
-			table.Row(name, img.Versions[name], standIn)
-		}
-		for _, name := range slices.Sorted(maps.Keys(img.StandIns)) {
-			if _, told := img.Versions[name]; !told {
-				table.Row(name, "", fmt.Sprintf("(stand-in: %s)", img.StandIns[name]))
-			}
-		}
-		table.Write(u.Out)
+		img.Print(u)
 	}
 }

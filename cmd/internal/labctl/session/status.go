@@ -11,6 +11,7 @@ import (
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/image"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/limits"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
@@ -24,14 +25,9 @@ func NewStatus(f *factory.Factory) *cobra.Command {
 		Use:   "status [NAME]",
 		Short: "List the instances",
 		Long: `List the instances and what is known of them without asking their guests: how far each learner was in each lab when that was
-last checked, and the memory that each takes of this host. ` + "`labctl doctor --guest NAME`" + ` asks.`,
-		Example: "  labctl status\n  labctl status -o json",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return cli.OneArg("the name of an instance")(cmd, args)
-		},
+last checked, and the memory that each takes of this host. With NAME, also what its image is made of. ` + "`labctl doctor --guest NAME`" + ` asks.`,
+		Example:           "  labctl status\n  labctl status -o json",
+		Args:              cli.OptionalArg("the name of an instance"),
 		ValidArgsFunction: f.CompleteOneInstance,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
@@ -66,9 +62,10 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 	}
 	if format == ui.JSON {
 		return f.UI().JSON(struct {
-			Schema    string   `json:"schema"`
-			Instances []listed `json:"instances"`
-		}{ui.Schema("status"), list})
+			Schema    string        `json:"schema"`
+			Instances []listed      `json:"instances"`
+			Images    []image.Parts `json:"images"`
+		}{ui.Schema("status"), list, imagesOf(ctx, f, all)})
 	}
 	u := f.UI()
 	if len(all) == 0 {
@@ -81,7 +78,29 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 		table.Cells(row(u, l)...)
 	}
 	table.Write(u.Out)
+	if name != "" {
+		for _, parts := range imagesOf(ctx, f, all) {
+			u.Print("")
+			parts.Print(u)
+		}
+	}
 	return nil
+}
+
+// imagesOf are the images that the instances stand on, each once, as far as they can be read.
+func imagesOf(ctx context.Context, f *factory.Factory, all []provision.Status) []image.Parts {
+	parts, seen := []image.Parts{}, map[string]bool{}
+	for _, st := range all {
+		name := filepath.Base(string(st.Spec.Image))
+		if st.Spec.Image == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		if img, err := f.Images().Get(ctx, name); err == nil {
+			parts = append(parts, image.PartsOf(img))
+		}
+	}
+	return parts
 }
 
 // listed is an instance with what is remembered of its learner.
