@@ -4,6 +4,7 @@ package vm
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -130,7 +131,8 @@ func bootCloud(t *testing.T, dir, qcow string) programs.Runner {
 	port := listener.Addr().(*net.TCPAddr).Port
 	require.NoError(t, listener.Close())
 	console := filepath.Join(dir, "console.log")
-	cmd := exec.Command("qemu-system-x86_64", "-machine", "q35,accel=kvm:tcg", "-cpu", "max", "-smp", "2", "-m", "3072", "-display", "none", "-nodefaults", "-no-user-config",
+	// Emulated: a /dev/kvm that is there need not work, which only labctl's own probe finds out.
+	cmd := exec.Command("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "3072", "-display", "none", "-nodefaults", "-no-user-config",
 		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file="+code, "-drive", "if=pflash,format=raw,unit=1,file="+vars,
 		"-drive", "if=virtio,format=qcow2,file="+overlay, "-drive", "if=virtio,format=raw,readonly=on,file="+seed,
 		"-netdev", fmt.Sprintf("user,id=n,restrict=on,net=192.168.77.0/24,hostfwd=tcp:127.0.0.1:%d-:22", port), "-device", "virtio-net-pci,netdev=n",
@@ -138,9 +140,15 @@ func bootCloud(t *testing.T, dir, qcow string) programs.Runner {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
+	ctx, ended := context.WithCancelCause(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		ended(fmt.Errorf("QEMU has ended: %w", cmp.Or(cmd.Wait(), io.EOF)))
+		close(gone)
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-gone
 		if t.Failed() {
 			said, _ := os.ReadFile(console)
 			t.Log(lastLines(string(said), 60))
@@ -148,7 +156,7 @@ func bootCloud(t *testing.T, dir, qcow string) programs.Runner {
 	})
 	ep := provision.Endpoint{Host: "127.0.0.1", Port: port, User: "root", KeyFile: key, HostKey: strings.TrimSpace(hostPublic)}
 	var client *ssh.Client
-	_, err = check.Wait{Timeout: boot, Attempt: 30 * time.Second}.For(t.Context(), check.Check{ID: "ssh", Title: "SSH", Ask: func(ctx context.Context) (check.Outcome, error) {
+	_, err = check.Wait{Timeout: boot, Attempt: 30 * time.Second}.For(ctx, check.Check{ID: "ssh", Title: "SSH", Ask: func(ctx context.Context) (check.Outcome, error) {
 		client, err = ssh.Dial(ctx, ep, ssh.Options{})
 		return check.Pass("logged in"), err
 	}})
