@@ -100,7 +100,7 @@ type key struct {
 	check func(*Config) (what, fix string)
 }
 
-// LabLanguage is the language that lab texts are wanted in; lang is the value of LANG.
+// LabLanguage is the language that lab texts are wanted in; lang is what the environment says: LC_ALL, LC_MESSAGES or LANG.
 func (c Config) LabLanguage(lang string) string {
 	if c.Language != "auto" {
 		return c.Language
@@ -190,7 +190,7 @@ func keys() []key {
 			field: func(c *Config) any { return &c.Timeouts.Build }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Build })},
 		{name: "timeouts.queue", doc: "longest wait for room on this host",
 			field: func(c *Config) any { return &c.Timeouts.Queue }, check: wait(func(c *Config) time.Duration { return c.Timeouts.Queue })},
-		{name: "language", allowed: languages, doc: "language of lab texts, where a lab has them; auto follows LANG",
+		{name: "language", allowed: languages, doc: "language of lab texts, where a lab has them; auto follows LC_ALL or LANG",
 			field: func(c *Config) any { return &c.Language }},
 		{name: "color", allowed: []string{"auto", "always", "never"}, doc: "colours in the output; auto means on a terminal, unless NO_COLOR is set",
 			field: func(c *Config) any { return &c.Color }},

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/text"
 )
 
 // Lab is one goal for a learner, in steps.
@@ -16,6 +17,8 @@ type Lab struct {
 	Title, Goal, Why string
 	// References are tips and further reading, one each.
 	References []string
+	// Say puts into the lab's language what is said around its checks; nil for English.
+	Say func(text.Phrase) string
 	// Steps are in order; their numbers are 1, 2, 3 …
 	Steps []Step
 	// Begin prepares one pass over the steps: it takes away what a pass that was killed left, makes room for scratch work

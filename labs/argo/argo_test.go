@@ -98,6 +98,7 @@ func TestStanding(t *testing.T) {
 		{"an operation is being ended", app("Synced", want, "Healthy", "Terminating", old), check.Pending, argo.Operating, old},
 		{"an operation is asked for", app("Synced", want, "Healthy", "Succeeded", old, `top:"operation":{"sync":{"revision":"`+want+`"}}`), check.Pending, argo.Operating, want},
 		{"a refresh is asked for", app("Synced", want, "Healthy", "", "", `meta:"annotations":{"argocd.argoproj.io/refresh":"hard"}`), check.Pending, argo.Refreshing, ""},
+		{"refreshed by the argocd command", app("Synced", want, "Healthy", "Succeeded", want, `meta:"annotations":{"argocd.argoproj.io/hydrate":"normal","argocd.argoproj.io/hydrate-timestamp":"2026-12-03T00:00:00Z"}`), check.Passed, "", ""},
 		{"old revision", app("Synced", old, "Healthy", "Succeeded", old), check.Pending, argo.OldRevision, ""},
 		{"new revision with nothing known", app("", "", "", "", ""), check.Pending, argo.OldRevision, ""},
 		{"unknown", app("Unknown", want, "Healthy", "", ""), check.Pending, argo.OldRevision, ""},

@@ -46,10 +46,9 @@ func StandingOf(app *v1alpha1.Application, want string) Standing {
 	say := func(state check.State, why Why) Standing {
 		return Standing{State: state, Why: why, Got: got, Operation: UnderWay(app)}
 	}
-	for _, key := range []string{v1alpha1.AnnotationKeyRefresh, v1alpha1.AnnotationKeyHydrate} {
-		if _, asked := app.Annotations[key]; asked {
-			return say(check.Pending, Refreshing)
-		}
+	// The annotation for hydration, which every refresh by the argocd command leaves too, is no sign: where nothing hydrates, it stays.
+	if _, asked := app.Annotations[v1alpha1.AnnotationKeyRefresh]; asked {
+		return say(check.Pending, Refreshing)
 	}
 	has := func(kind string) bool {
 		return slices.ContainsFunc(status.Conditions, func(c v1alpha1.ApplicationCondition) bool { return c.Type == kind })

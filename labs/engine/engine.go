@@ -10,6 +10,7 @@ import (
 
 	"github.com/cgoa-labs/labctl/labs"
 	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/labs/text"
 )
 
 // Engine runs one lab. Lab and LockFile must be set.
@@ -144,6 +145,14 @@ func (e *Engine) ask(ctx context.Context, steps []int, so pass) {
 	}
 }
 
+// say puts what the engine itself says into the lab's language.
+func (e *Engine) say(p text.Phrase) string {
+	if e.Lab.Say == nil {
+		return p.String()
+	}
+	return e.Lab.Say(p)
+}
+
 func (e *Engine) askStep(ctx context.Context, n int, so pass, cannot error, limits Limits) (report labs.StepReport) {
 	step := e.Lab.Steps[n-1]
 	start := time.Now()
@@ -154,14 +163,14 @@ func (e *Engine) askStep(ctx context.Context, n int, so pass, cannot error, limi
 	}
 	defer func() { report.Millis = time.Since(start).Milliseconds() }()
 	if cannot != nil {
-		add(check.Result{ID: "guest", Title: "the guest", State: check.Error, Got: cannot.Error(), Hint: hintOf(cannot)})
+		add(check.Result{ID: "guest", Title: e.say(text.Say("the guest")), State: check.Error, Got: cannot.Error(), Hint: hintOf(cannot)})
 		return report
 	}
 	for _, need := range step.Needs {
 		if state := so[need].State; state != check.Passed {
-			r := check.Result{ID: "needs", Title: "the steps before", State: unmet(state), Got: fmt.Sprintf("step %d has not passed (%s)", need, state)}
+			r := check.Result{ID: "needs", Title: e.say(text.Say("the steps before")), State: unmet(state), Got: e.say(text.Say("step %d has not passed", need))}
 			if last := so[need].Checks; r.State == check.Error && len(last) > 0 {
-				r.Got, r.Hint = fmt.Sprintf("step %d could not be checked: %s", need, last[len(last)-1].Got), last[len(last)-1].Hint
+				r.Got, r.Hint = e.say(text.Say("step %d could not be checked: %s", need, last[len(last)-1].Got)), last[len(last)-1].Hint
 			}
 			add(r)
 			return report

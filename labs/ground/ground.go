@@ -18,6 +18,7 @@ import (
 	"github.com/cgoa-labs/labctl/labs/git"
 	"github.com/cgoa-labs/labctl/labs/kube"
 	"github.com/cgoa-labs/labctl/labs/sandbox"
+	"github.com/cgoa-labs/labctl/labs/text"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
@@ -27,6 +28,8 @@ type Ground struct {
 	At Places
 	// Runner runs the guest's git.
 	Runner run.Runner
+	// Say puts into the lab's language what is said of work on it; nil for English.
+	Say func(text.Phrase) string
 
 	kube    *kube.Client
 	mu      sync.Mutex

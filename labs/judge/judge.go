@@ -37,6 +37,7 @@ func New(g *ground.Ground, t text.Text) *Judge {
 	}
 	maps.Copy(j.said, shared)
 	maps.Copy(j.said, t.Phrases)
+	g.Say = j.In
 	return j
 }
 
@@ -56,7 +57,7 @@ func (j *Judge) Lab(parts []Part, fresh []check.Check, reset func(ctx context.Co
 	}
 	out := labs.Lab{
 		ID: id, Title: t.Title, Goal: t.Goal, Why: t.Why, References: t.References,
-		Begin: j.g.Begin, Fresh: fresh, Reset: reset,
+		Say: j.In, Begin: j.g.Begin, Fresh: fresh, Reset: reset,
 	}
 	for i, part := range parts {
 		step := t.Steps[i]

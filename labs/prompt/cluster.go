@@ -12,6 +12,7 @@ import (
 	"github.com/cgoa-labs/labctl/labs/check"
 	"github.com/cgoa-labs/labctl/labs/ground"
 	"github.com/cgoa-labs/labctl/labs/sandbox"
+	"github.com/cgoa-labs/labctl/labs/text"
 )
 
 // appTime bounds a wait for Argo CD; an emulated guest takes minutes for what takes seconds elsewhere.
@@ -26,27 +27,34 @@ func (p *Prompt) Refresh(ctx context.Context, app string) error {
 	return err
 }
 
+// Sync has Argo CD apply a commit, whatever became of it before.
+func (p *Prompt) Sync(ctx context.Context, app, commit string) error {
+	_, err := p.Kubectl(ctx, "", "-n", "argocd", "patch", "app", app, "--type=merge", "-p", `{"operation":{"initiatedBy":{"username":"labctl solve"},"sync":{"revision":"`+commit+`","prune":true,"syncOptions":["CreateNamespace=true"]}}}`)
+	return err
+}
+
 // WaitApp waits until ask passes, looking anew each time.
-func (p *Prompt) WaitApp(ctx context.Context, title string, ask func(ctx context.Context, client argo.Client) (check.Outcome, error)) error {
+func (p *Prompt) WaitApp(ctx context.Context, title text.Phrase, ask func(ctx context.Context, client argo.Client) (check.Outcome, error)) error {
 	client, err := p.g.Argo()
 	if err != nil {
 		return err
 	}
-	p.Log("wait: " + title)
+	p.Tell(text.Say("wait: %s", title))
 	last := ""
 	_, err = check.Wait{Timeout: appTime, Attempt: time.Minute, First: time.Second, Most: 3 * time.Second, Observe: func(r check.Result) {
 		if r.State != check.Passed && r.Got != last {
 			last = r.Got
 			p.Log("… " + r.Got)
+
 		}
-	}}.For(ctx, check.Check{ID: "wait", Title: title, Ask: func(ctx context.Context) (check.Outcome, error) { return ask(ctx, client) }})
+	}}.For(ctx, check.Check{ID: "wait", Title: title.String(), Ask: func(ctx context.Context) (check.Outcome, error) { return ask(ctx, client) }})
 	return err
 }
 
 // WaitInStep waits until an Application is Synced and Healthy at the commit want, and runs meanwhile for every look that is not yet so.
 func (p *Prompt) WaitInStep(ctx context.Context, app, want string, meanwhile func(ctx context.Context, s argo.Standing) error) error {
 	asked := time.Now()
-	return p.WaitApp(ctx, app+" Synced and Healthy at "+want[:min(7, len(want))], func(ctx context.Context, client argo.Client) (check.Outcome, error) {
+	return p.WaitApp(ctx, text.Say("%s Synced and Healthy at %s", app, text.Commit(want)), func(ctx context.Context, client argo.Client) (check.Outcome, error) {
 		found, standing, err := client.Look(ctx, app, want)
 		if err != nil {
 			return check.Outcome{}, err
@@ -59,6 +67,13 @@ func (p *Prompt) WaitInStep(ctx context.Context, app, want string, meanwhile fun
 				return check.Outcome{}, err
 			}
 		}
+		// Argo CD does not try a commit again that it gave up on, also where what was in its way is gone.
+		if standing.Why == argo.SyncFailed && time.Since(asked) > refreshAgain {
+			asked = time.Now()
+			if err := p.Sync(ctx, app, want); err != nil {
+				return check.Outcome{}, err
+			}
+		}
 		// After a hiccup of the platform Argo CD looks again by itself, but only minutes later.
 		if standing.Why == argo.Comparing && time.Since(asked) > refreshAgain {
 			asked = time.Now()
@@ -66,7 +81,7 @@ func (p *Prompt) WaitInStep(ctx context.Context, app, want string, meanwhile fun
 				return check.Outcome{}, err
 			}
 		}
-		return check.Outcome{State: standing.State, Got: standing.Got.String()}, nil
+		return check.Outcome{State: standing.State, Got: p.Say(standing.Got)}, nil
 	})
 }
 
@@ -110,7 +125,7 @@ func (p *Prompt) RemoveApps(ctx context.Context, names ...string) error {
 		return err
 	}
 	for _, name := range left {
-		p.Log("delete Application " + name + " and what it deployed")
+		p.Tell(text.Say("delete Application %s and what it deployed", name))
 		if err := client.Delete(ctx, name); err != nil {
 			return err
 		}
@@ -124,7 +139,7 @@ func (p *Prompt) RemoveApps(ctx context.Context, names ...string) error {
 		return err
 	}
 	for _, name := range left {
-		p.Log("Argo CD does not let go of " + name + "; taking its finalizers away")
+		p.Tell(text.Say("Argo CD does not let go of %s; taking its finalizers away", name))
 		if err := client.Abandon(ctx, name); err != nil {
 			return err
 		}
@@ -146,7 +161,7 @@ func (p *Prompt) RemoveNamespaces(ctx context.Context, names ...string) error {
 		if ns == nil {
 			continue
 		}
-		p.Log("delete namespace " + name)
+		p.Tell(text.Say("delete namespace %s", name))
 		if err := client.DeleteNamespace(ctx, name); err != nil {
 			return err
 		}
@@ -190,13 +205,13 @@ func (p *Prompt) RemoveFiles() error {
 	var errs []error
 	for _, path := range []string{p.g.At.Work, p.g.At.Bare()} {
 		if there, err := ground.Exists(path); err == nil && there {
-			p.Log("remove " + path)
+			p.Tell(text.Say("remove %s", path))
 		}
 		errs = append(errs, os.RemoveAll(path))
 	}
 	swept, err := sandbox.Sweep(p.g.At.Scratch, p.g.At.ScratchPrefix())
 	for _, dir := range swept {
-		p.Log("remove " + dir)
+		p.Tell(text.Say("remove %s", dir))
 	}
 	return errors.Join(append(errs, err)...)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/cgoa-labs/labctl/labs/ground"
+	"github.com/cgoa-labs/labctl/labs/text"
 	"github.com/cgoa-labs/labctl/provision/run"
 )
 
@@ -28,6 +29,17 @@ type Prompt struct {
 
 // New is a prompt on the ground.
 func New(g *ground.Ground, log func(string)) *Prompt { return &Prompt{g: g, Log: log} }
+
+// Tell says what is done, in the lab's language.
+func (p *Prompt) Tell(said text.Phrase) { p.Log(p.Say(said)) }
+
+// Say puts a phrase into the lab's language.
+func (p *Prompt) Say(said text.Phrase) string {
+	if p.g.Say == nil {
+		return said.String()
+	}
+	return p.g.Say(said)
+}
 
 // InTheWayError says that something that is not the lab's stands where the lab's should be.
 type InTheWayError struct{ Path, Want string }
@@ -81,7 +93,7 @@ func Fill(data []byte, p ground.Places) []byte {
 
 // Write puts a file in its place; a learner's own is kept beside it.
 func (p *Prompt) Write(path string, data []byte, mode os.FileMode) error {
-	p.Log("write " + path)
+	p.Tell(text.Say("write %s", path))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -104,13 +116,13 @@ func (p *Prompt) keepMine(path string, next []byte) error {
 	if there, err := ground.Exists(mine); err != nil || there {
 		return err
 	}
-	p.Log("keep your " + path + " as " + mine)
+	p.Tell(text.Say("keep your %s as %s", path, mine))
 	return renameio.WriteFile(mine, have, 0o644)
 }
 
 // Save puts down what was observed.
 func (p *Prompt) Save(path string, data []byte) error {
-	p.Log("write " + path)
+	p.Tell(text.Say("write %s", path))
 	return renameio.WriteFile(path, data, 0o644)
 }
 
@@ -130,7 +142,7 @@ func (p *Prompt) CopyKubeconfig(ctx context.Context) error {
 		return err
 	}
 	path := p.g.At.AdminCopy()
-	p.Log("write " + path)
+	p.Tell(text.Say("write %s", path))
 	if err := renameio.WriteFile(path, data, 0o600); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cgoa-labs/labctl/labs/git"
 	"github.com/cgoa-labs/labctl/labs/ground"
+	"github.com/cgoa-labs/labctl/labs/text"
 )
 
 // Repositories makes the lab's bare repository and its clone, where they are not there.
@@ -92,7 +93,7 @@ func (p *Prompt) ToRemoteMain(ctx context.Context) error {
 // Commit writes a file of the clone, commits it and, with push, pushes main.
 func (p *Prompt) Commit(ctx context.Context, file, content, message string, push bool) error {
 	path := filepath.Join(p.g.At.Clone(), file)
-	p.Log("write " + path)
+	p.Tell(text.Say("write %s", path))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (p *Prompt) OpenDoor(ctx context.Context) (restore func() error, err error)
 		return nil, err
 	}
 	if err := os.Rename(hook, hook+aside); err == nil {
-		p.Log("move " + hook + " aside meanwhile")
+		p.Tell(text.Say("move %s aside meanwhile", hook))
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

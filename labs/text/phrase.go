@@ -20,11 +20,23 @@ func Verbatim(s string) Phrase { return Phrase{"%s", []any{s}} }
 
 // List is phrases one after the other.
 func List(phrases ...Phrase) Phrase {
-	args := make([]any, len(phrases))
+	var list Phrase
 	for i, p := range phrases {
-		args[i] = p
+		if i == 0 {
+			list = p
+		} else {
+			list = Say("%s, %s", list, p)
+		}
 	}
-	return Phrase{strings.TrimSuffix(strings.Repeat("%s, ", len(phrases)), ", "), args}
+	return list
+}
+
+// Printed is what a program printed, which may be nothing.
+func Printed(s string) Phrase {
+	if s == "" {
+		return Say("it printed nothing")
+	}
+	return Verbatim(s)
 }
 
 // Empty says that there is nothing to say.

@@ -1,6 +1,7 @@
 package ci
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -43,7 +44,12 @@ func (l *lab) baselineCommit(ctx context.Context) (check.Outcome, error) {
 		first := found[len(found)-1]
 		return l.Pass(text.Say("commit %s", first[:7])).With("commit", first), nil
 	}
-	// The oldest commit that has the file is the one that was meant.
+	// The newest commit is where it is put right; where that has gone on to another image, the oldest is the one that was meant.
+	if web := main.TipWeb(); web.Exists {
+		if ok, problem := web.Valid(); !ok {
+			return l.Fail(wanted, text.Say("commit %s: %s", main.Tip()[:7], problem), "baseline-wrong").With("main", main.Tip()), nil
+		}
+	}
 	got, hint := text.Say("no commit has %s", ground.WebPath), "main-missing"
 	for _, c := range slices.Backward(main.Commits) {
 		web := main.Web[c.SHA]
@@ -72,6 +78,9 @@ func (l *lab) appFile(context.Context) (check.Outcome, error) {
 	}
 	if err != nil {
 		return check.Outcome{}, err
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return l.Fail(wanted, text.Say("the file is empty"), "app-file-none"), nil
 	}
 	documents, err := shared.Documents(data)
 	if err != nil {

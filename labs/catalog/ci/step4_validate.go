@@ -226,7 +226,7 @@ func (l *lab) validateLogin(ctx context.Context) (check.Outcome, error) {
 		case len(r.Admin) > 0:
 			return l.Fail(wanted, text.Say("with the administrator's kubeconfig: %s", r.Admin[0].String()), "validate-admin"), nil
 		case len(r.CI) == 0 && (r.Code == 0 || !asks):
-			return l.Fail(wanted, text.Say("none, exit code %d: %s", r.Code, r.Output), "validate-environment"), nil
+			return l.Fail(wanted, text.Say("none, exit code %d: %s", r.Code, text.Printed(r.Output)), "validate-environment"), nil
 		}
 	}
 	return l.Pass(text.Say("it uses ci-kubeconfig")), nil
@@ -266,7 +266,7 @@ func (l *lab) validateAccepts(ctx context.Context) (check.Outcome, error) {
 			if strings.Contains(r.name, " ") && len(t.good) > 1 && t.good[1].Code == 0 {
 				hint = "validate-spaces"
 			}
-			return l.Fail(text.Say("exit code 0 for %d good manifests", len(r.files)), text.Say("exit code %d: %s", r.Code, r.Output), hint), nil
+			return l.Fail(text.Say("exit code 0 for %d good manifests", len(r.files)), text.Say("exit code %d: %s", r.Code, text.Printed(r.Output)), hint), nil
 		}
 	}
 	return l.Pass(text.Say("exit code 0")), nil

@@ -107,10 +107,10 @@ func (l *lab) pushWith(ctx context.Context, stub bool) (map[string]pushed, error
 		if p.main != "" {
 			want = commits[p.main]
 		}
-		r := pushed{push: p, main: after[ground.Main], output: text.Verbatim(trial.Output)}
+		r := pushed{push: p, main: after[ground.Main], output: text.Printed(trial.Output)}
 		r.right = r.main == want && (p.others == "" || after[p.others] != "") && (p.gone == "" || after[p.gone] == "")
 		if trial.TimedOut {
-			r.right, r.late, r.output = false, true, text.Say("the push did not end in time: %s", trial.Output)
+			r.right, r.late, r.output = false, true, text.Say("the push did not end in time: %s", text.Printed(trial.Output))
 			// The others would take as long, and there is a verdict.
 			for _, other := range pushes {
 				if _, tried := results[other.name]; !tried {

@@ -62,12 +62,12 @@ func (l *lab) bumpWith(ctx context.Context, stub bool) (out check.Outcome, final
 	if err != nil {
 		return check.Outcome{}, true, err
 	}
-	ran := text.Say("exit code %d: %s", trial.Code, trial.Output)
+	ran := text.Say("exit code %d: %s", trial.Code, text.Printed(trial.Output))
 	switch {
 	case len(trial.Admin) > 0:
 		return l.Fail(text.Say("a script that leaves the cluster alone"), text.Verbatim(trial.Admin[0].String()), "bump-cluster"), true, nil
 	case trial.TimedOut:
-		return l.Fail(text.Say("an end"), text.Say("none within the time: %s", trial.Output), "script-slow"), true, nil
+		return l.Fail(text.Say("an end"), text.Say("none within the time: %s", text.Printed(trial.Output)), "script-slow"), true, nil
 	case trial.Code != 0:
 		return l.Fail(text.Say("exit code 0"), ran, "bump-fails"), false, nil
 	}

@@ -38,7 +38,10 @@ func (l *lab) firstCommit(ctx context.Context) (check.Outcome, error) {
 	if found := main.With(ground.First); len(found) > 0 {
 		return l.Pass(text.Say("%d commits", len(found))).With("commits", found), nil
 	}
-	// The oldest commit that has the file is the one that was meant.
+	// The newest commit is where it is put right; where that has gone on to another version, the oldest is the one that was meant.
+	if release := main.TipRelease(); release.Exists && release.Version == "" {
+		return l.Fail(wanted, text.Say("commit %s: %s", main.Tip()[:7], release.Says()), "release-wrong").With("main", main.Tip()), nil
+	}
 	got, hint := text.Say("no commit has %s", ground.ReleasePath), "main-missing"
 	for _, c := range slices.Backward(main.Commits) {
 		if release := main.Release[c.SHA]; release.Exists {

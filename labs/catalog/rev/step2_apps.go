@@ -1,6 +1,7 @@
 package rev
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -34,6 +35,9 @@ func (l *lab) appsFile(context.Context) (check.Outcome, error) {
 		return check.Outcome{}, err
 	}
 	digest := judge.Digest(data)
+	if len(bytes.TrimSpace(data)) == 0 {
+		return l.Fail(wanted, text.Say("the file is empty"), "apps-file-none").With("sha256", digest), nil
+	}
 	documents, err := shared.Documents(data)
 	if err != nil {
 		return l.Fail(wanted, text.Verbatim(err.Error()), "apps-file-yaml").With("sha256", digest), nil

@@ -153,11 +153,11 @@ func (l *lab) pushAll(ctx context.Context) (map[string]pushed, error) {
 			}
 			r := pushed{push: p, right: maps.Equal(want, after), got: text.Say("it was taken")}
 			if trial.Code != 0 {
-				r.got = text.Say("it was refused: %s", trial.Output)
+				r.got = text.Say("it was refused: %s", text.Printed(trial.Output))
 			}
 			if trial.TimedOut {
 				// The others would take as long, and there is a verdict.
-				r.right, r.got = false, text.Say("it did not end in time: %s", trial.Output)
+				r.right, r.got = false, text.Say("it did not end in time: %s", text.Printed(trial.Output))
 				for _, other := range pushes {
 					if _, tried := results[other.name]; !tried {
 						results[other.name] = r

@@ -3,6 +3,7 @@
 package factory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,7 +139,7 @@ func Setting(cmd *cobra.Command, key, name, value, usage string) {
 
 // LanguageFlag adds --lang, the language of lab texts.
 func LanguageFlag(cmd *cobra.Command) {
-	Setting(cmd, "language", "lang", "LANG", "language of lab texts: en, ja, ko or zh; auto follows LANG")
+	Setting(cmd, "language", "lang", "LANG", "language of lab texts: en, ja, ko or zh; auto follows LC_ALL or LANG")
 	_ = cmd.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions([]cobra.Completion{"auto", "en", "ja", "ko", "zh"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -263,4 +264,6 @@ func Classify(err error) (int, bool) {
 }
 
 // Language is the one that lab texts are wanted in.
-func (f *Factory) Language() string { return f.Settings().LabLanguage(f.Env("LANG")) }
+func (f *Factory) Language() string {
+	return f.Settings().LabLanguage(cmp.Or(f.Env("LC_ALL"), f.Env("LC_MESSAGES"), f.Env("LANG")))
+}

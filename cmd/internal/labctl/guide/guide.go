@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
@@ -232,9 +231,7 @@ func newPage(f *factory.Factory, language string) *page {
 
 // paragraph writes text below a heading, wrapped. Wide characters count as two columns.
 func (p *page) paragraph(indent, text string) {
-	// The library breaks lines at hyphens too, where commands and paths could not be copied any more.
-	text = strings.ReplaceAll(strings.TrimSpace(text), "-", joined)
-	for line := range strings.SplitSeq(strings.ReplaceAll(ansi.Wrap(text, p.width-len(indent), ""), joined, "-"), "\n") {
+	for _, line := range ui.Wrap(text, p.width-len(indent)) {
 		_, _ = fmt.Fprintln(p.w, strings.TrimRight(indent+line, " "))
 	}
 }
@@ -307,6 +304,3 @@ func (p *page) hints(n int, step text.Step, taken int) {
 		p.paragraph("", p.words.Last)
 	}
 }
-
-// joined stands for a hyphen while lines are broken: a letter of the same width that nothing else uses.
-const joined = "\ue000"

@@ -15,7 +15,7 @@ var all = []words{
 		Hint: "Hint %d of %d", Last: "That was the last hint.", Next: "`labctl hint --lab %[1]s` gives a hint, `labctl verify --lab %[1]s` checks the work.",
 	},
 	{
-		language: "ja", Goal: "目標", Why: "なぜ行うのか", Steps: "手順", Note: "補足", References: "参考資料",
+		language: "ja", Goal: "目標", Why: "なぜ行うのか", Steps: "ステップ", Note: "補足", References: "参考資料",
 		Passed: "合格", Open: "未合格", Foreign: "［韓国語の原文：未翻訳］",
 		Hint: "ヒント %d / %d", Last: "ヒントはこれで最後です。", Next: "ヒントは `labctl hint --lab %[1]s`、作業の確認は `labctl verify --lab %[1]s` で行います。",
 	},

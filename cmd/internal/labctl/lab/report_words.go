@@ -22,8 +22,8 @@ var reportWords = []words{
 		Limits: "The verdict was made inside the learner's own guest, by the program above, at the time above. It says what was there then, not who put it there.",
 	},
 	{
-		language: "ja", Learner: "受講者", Step: "手順", State: "状態", Took: "所要時間", Check: "確認した対象", Wanted: "期待", Found: "実際", Hint: "ヒント", Evidence: "根拠",
-		Passed: "手順が合格", Score: "得点", Basis: "判定の根拠となるもの", Image: "イメージ", StandIn: "代替品", Unasked: "確認できませんでした（作業の評価ではありません）", Differs: "保存された報告と、その確認結果が食い違っています",
+		language: "ja", Learner: "受講者", Step: "ステップ", State: "状態", Took: "所要時間", Check: "確認した対象", Wanted: "期待", Found: "実際", Hint: "ヒント", Evidence: "根拠",
+		Passed: "ステップが合格", Score: "得点", Basis: "判定の根拠となるもの", Image: "イメージ", StandIn: "代替品", Unasked: "確認できませんでした（作業の評価ではありません）", Differs: "保存された報告と、その確認結果が食い違っています",
 		Limits: "この判定は、上記の時刻に、受講者自身のゲストの中で、上記のプログラムが行いました。その時に何があったかを示すもので、誰が置いたかは示しません。",
 	},
 	{

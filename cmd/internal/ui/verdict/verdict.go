@@ -105,8 +105,9 @@ func Report(w io.Writer, style ui.Style, words Words, r labs.Report) {
 		}
 		table.Cells(ui.Cell{Text: fmt.Sprintf("%2d", s.Step)}, ui.Cell{Text: pad(words.State(s.State), 7), Paint: Paint(style, s.State)},
 			ui.Cell{Text: fmt.Sprintf("%6s", took), Paint: style.Dim}, ui.Cell{Text: s.Title})
-		switch s.State {
-		case check.Passed, check.Skipped:
+		switch {
+		case s.State == check.Passed, s.State == check.Skipped && len(r.Steps) > 1:
+			// Which step comes first is seen above.
 		default:
 			flush()
 			for _, c := range s.Checks {

@@ -32,9 +32,9 @@ var languages = map[string]Words{
 		Wanted: "期待", Got: "実際", Trouble: "エラー", Why: "理由", Hint: "ヒント", Done: "完了", NotDone: "未完了", Unasked: "確認不能",
 		states: map[check.State]string{check.Passed: "合格", check.Failed: "不合格", check.Pending: "進行中", check.Skipped: "省略", check.Error: "確認不能"},
 		left:   "リセット後も残っているもの：", problem: "エラー：",
-		back: "ラボ %s は開始状態に戻りました（%s）", notBack: "ラボ %s は開始状態に戻っていません：%s（%s）", nothing: "ラボ %s：%s（%s）", one: "ラボ %s、手順 %d：%s（%s）",
-		some: "ラボ %s：%[3]d 手順中 %[2]d 手順が合格（%[4]s）", next: "。次は手順 %d", unasked: "。手順 %d は確認できませんでした（作業の評価ではありません）",
-		progress: "%[2]d 手順中 %[1]d 手順が完了",
+		back: "ラボ %s は開始状態に戻りました（%s）", notBack: "ラボ %s は開始状態に戻っていません：%s（%s）", nothing: "ラボ %s：%s（%s）", one: "ラボ %s、ステップ %d：%s（%s）",
+		some: "ラボ %s：%[3]d ステップ中 %[2]d ステップが合格（%[4]s）", next: "。次はステップ %d", unasked: "。ステップ %d は確認できませんでした（作業の評価ではありません）",
+		progress: "%[2]d ステップ中 %[1]d ステップが完了",
 	},
 	"ko": {
 		Wanted: "기대", Got: "실제", Trouble: "오류", Why: "이유", Hint: "힌트", Done: "완료", NotDone: "미완료", Unasked: "확인 불가",

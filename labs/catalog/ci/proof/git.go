@@ -62,6 +62,9 @@ func brokenCases() []Case {
 		wrong(2, "broken-observed", "the message is empty", file, `field `+broken+` operation_message '""'`),
 		wrong(2, "broken-observed", "the replicas are guessed", file, `field `+broken+` live_replicas 0`),
 		right(2, "compact JSON with more in it", file, `tr -d '\n' < `+broken+` | sed 's/}$/,"note":"seen"}/' > $P/b; cp $P/b `+broken),
+		// `argocd app get --refresh` and `argocd app sync` leave this behind for good, where nothing hydrates.
+		right(2, "refreshed by the argocd command", nil, `kubectl -n argocd patch app ci-web --type=merge -p '{"metadata":{"annotations":{"argocd.argoproj.io/hydrate":"normal"}}}' >/dev/null`).
+			Undone(`kubectl -n argocd patch app ci-web --type=merge -p '{"metadata":{"annotations":{"argocd.argoproj.io/hydrate":null}}}' >/dev/null`),
 		right(2, "a short SHA", file, `field `+broken+` commit "\"$(sed -n 's/.*"commit": "\(............\).*/\1/p' `+broken+`)\""`),
 	}
 }

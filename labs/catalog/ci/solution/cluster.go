@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cgoa-labs/labctl/labs/prompt"
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
 	"github.com/cgoa-labs/labctl/provision/run"
@@ -56,7 +57,7 @@ func (w work) revokeOthers(ctx context.Context, keep string) error {
 		if grant.Namespace+"/"+grant.Name == keep {
 			continue
 		}
-		w.Log("take ci:validator out of " + grant.String())
+		w.Tell(text.Say("take ci:validator out of %s", grant.String()))
 		if err := client.Revoke(ctx, ground.Validator, grant); err != nil {
 			return err
 		}

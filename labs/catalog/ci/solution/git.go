@@ -12,6 +12,7 @@ import (
 
 	shared "github.com/cgoa-labs/labctl/labs/ground"
 	"github.com/cgoa-labs/labctl/labs/prompt"
+	"github.com/cgoa-labs/labctl/labs/text"
 
 	"github.com/cgoa-labs/labctl/labs/argo"
 	"github.com/cgoa-labs/labctl/labs/catalog/ci/ground"
@@ -162,7 +163,7 @@ func (w work) observe(ctx context.Context, broken string) error {
 		LiveReplicas int    `json:"live_replicas"`
 	}
 	seen.Commit = broken
-	err := w.WaitApp(ctx, "Argo CD to fail on "+broken[:7], func(ctx context.Context, client argo.Client) (check.Outcome, error) {
+	err := w.WaitApp(ctx, text.Say("Argo CD to fail on %s", broken[:7]), func(ctx context.Context, client argo.Client) (check.Outcome, error) {
 		app, err := client.Application(ctx, ground.App)
 		if err != nil {
 			return check.Outcome{}, err
@@ -174,7 +175,7 @@ func (w work) observe(ctx context.Context, broken string) error {
 		tried := op != nil && argo.Applied(op) == broken
 		if !tried || !(op.RetryCount > 0 || op.Phase.Failed() || op.Phase == "Error") || app.Status.Sync.Revision != broken ||
 			strings.HasPrefix(op.Message, "Retrying operation") { // says nothing of why, while an attempt is under way
-			return check.NotYet("", argo.Describe(app).String(), ""), nil
+			return check.NotYet("", w.Say(argo.Describe(app)), ""), nil
 		}
 		seen.SyncStatus, seen.Message = string(app.Status.Sync.Status), op.Message
 		return check.Pass(""), nil
@@ -240,6 +241,7 @@ func (w work) terminator(broken string) func(context.Context, argo.Standing) err
 		if _, exited := run.ExitCode(err); exited {
 			// It may have ended by itself a moment ago; the next look tells.
 			w.Log("… " + err.Error())
+
 			return nil
 		}
 		return err

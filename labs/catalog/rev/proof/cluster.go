@@ -29,6 +29,9 @@ func applications() []Case {
 		wrong(2, "apps-live", "rev-sha is not there", nil, `kubectl -n argocd delete app rev-sha >/dev/null`).Undone(apply),
 		right(2, "JSON", file, `kubectl create --dry-run=client -o json -f `+apps+` > $P/apps.json; cp $P/apps.json `+apps),
 		right(2, "a List", file, `{ printf 'apiVersion: v1\nkind: List\nitems:\n'; sed -e '/^---$/d' -e 's/^/  /' -e 's/^  apiVersion/- apiVersion/' `+apps+`; } > $P/a; cp $P/a `+apps),
+		// `argocd app get --refresh` and `argocd app sync` leave this behind for good, where nothing hydrates.
+		right(2, "refreshed by the argocd command", nil, `kubectl -n argocd patch app rev-branch --type=merge -p '{"metadata":{"annotations":{"argocd.argoproj.io/hydrate":"normal"}}}' >/dev/null`).
+			Undone(`kubectl -n argocd patch app rev-branch --type=merge -p '{"metadata":{"annotations":{"argocd.argoproj.io/hydrate":null}}}' >/dev/null`),
 		right(2, "more in it", file, `{ printf 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: rev-sha\n---\n'; sed 's/^  name: rev-.*/&\n  labels: {lab: rev}/' `+apps+`; } > $P/a; cp $P/a `+apps),
 		right(2, "short address of the daemon", file, `sed -i 's|repoURL: .*|repoURL: git://gitd.gitsrv/rev|' `+apps),
 		right(2, "refs written out", file, `sed -i 's|targetRevision: main|targetRevision: refs/heads/main|; s|targetRevision: v1|targetRevision: refs/tags/v1|' `+apps),
