@@ -125,7 +125,7 @@ func showAll(ctx context.Context, f *factory.Factory, known labrun.Known, doc al
 	case ui.CSV:
 		err = writeCSV(f, known, doc)
 	default:
-		printAnswers(f.UI(), doc)
+		printAnswers(f.UI(), verdict.In(f.Language()), doc)
 	}
 	if err != nil {
 		return err
@@ -194,9 +194,9 @@ func printable(text string) string {
 	}, text)
 }
 
-func printAnswers(u *ui.UI, doc allAnswers) {
+func printAnswers(u *ui.UI, words verdict.Words, doc allAnswers) {
 	var table ui.Table
-	table.Row("NAME", "STATE", "PASSED", "NEXT", "NOTE")
+	table.Row(words.Columns.Name, words.Columns.State, words.Columns.Passed, words.Columns.Next, words.Columns.Note)
 	for _, a := range doc.Instances {
 		passed, next, note := "-", "", a.Error
 		if a.Report != nil {
@@ -206,7 +206,7 @@ func printAnswers(u *ui.UI, doc allAnswers) {
 			}
 			for _, s := range a.Report.Steps {
 				if s.State != check.Passed {
-					next = fmt.Sprintf("step %d", s.Step)
+					next = fmt.Sprintf(words.Step, s.Step)
 					break
 				}
 			}
@@ -214,7 +214,7 @@ func printAnswers(u *ui.UI, doc allAnswers) {
 				note = "still there: " + left.Title
 			}
 		}
-		table.Cells(ui.Cell{Text: a.Instance}, ui.Cell{Text: string(a.state()), Paint: verdict.Paint(u.Result, a.state())},
+		table.Cells(ui.Cell{Text: a.Instance}, ui.Cell{Text: words.State(a.state()), Paint: verdict.Paint(u.Result, a.state())},
 			ui.Cell{Text: passed}, ui.Cell{Text: next}, ui.Cell{Text: printable(note), Paint: u.Result.Dim})
 	}
 	table.Write(u.Out)

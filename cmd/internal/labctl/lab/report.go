@@ -358,7 +358,7 @@ func writeRecords(ctx context.Context, f *factory.Factory, records []record, dir
 	if format == ui.JSON {
 		err = f.UI().JSON(doc)
 	} else {
-		printRecords(f.UI(), doc)
+		printRecords(f.UI(), verdict.In(f.Language()), doc)
 	}
 	if err == nil && slices.ContainsFunc(records, func(r record) bool { return r.State == check.Error }) {
 		err = cli.Exit(cli.Trouble)
@@ -404,9 +404,9 @@ func grades(records []record, known labrun.Known) [][]string {
 	return rows
 }
 
-func printRecords(u *ui.UI, doc reports) {
+func printRecords(u *ui.UI, words verdict.Words, doc reports) {
 	var table ui.Table
-	table.Row("NAME", "STATE", "PASSED", "SCORE", "NOTE")
+	table.Row(words.Columns.Name, words.Columns.State, words.Columns.Passed, words.Columns.Score, words.Columns.Note)
 	for _, r := range doc.Learners {
 		passed, score, note := "-", "-", r.Error
 		if r.Report != nil {
@@ -418,7 +418,7 @@ func printRecords(u *ui.UI, doc reports) {
 		if len(r.Differences) > 0 {
 			note = r.Differences[0]
 		}
-		table.Cells(ui.Cell{Text: r.Instance}, ui.Cell{Text: string(r.State), Paint: verdict.Paint(u.Result, r.State)}, ui.Cell{Text: passed}, ui.Cell{Text: score},
+		table.Cells(ui.Cell{Text: r.Instance}, ui.Cell{Text: words.State(r.State), Paint: verdict.Paint(u.Result, r.State)}, ui.Cell{Text: passed}, ui.Cell{Text: score},
 			ui.Cell{Text: printable(note), Paint: u.Result.Dim})
 	}
 	table.Write(u.Out)

@@ -14,14 +14,22 @@ type Words struct {
 	// Done, NotDone and Unasked say what is left to do on a step.
 	Done, NotDone, Unasked string
 
+	// Columns are the heads of tables about several learners: name, state, steps passed, next step, score, note. Step is one of a lab's.
+	Columns Columns
+	Step    string
+
 	states                                                     map[check.State]string
 	left, problem                                              string
 	back, notBack, nothing, one, some, next, unasked, progress string
 }
 
+// Columns are the heads of tables about several learners.
+type Columns struct{ Name, State, Passed, Next, Score, Note string }
+
 var languages = map[string]Words{
 	"en": {
 		Wanted: "wanted", Got: "got", Trouble: "error", Why: "why", Hint: "hint", Done: "done", NotDone: "not done", Unasked: "could not be checked",
+		Columns: Columns{"NAME", "STATE", "PASSED", "NEXT", "SCORE", "NOTE"}, Step: "step %d",
 		states: map[check.State]string{check.Passed: "passed", check.Failed: "failed", check.Pending: "pending", check.Skipped: "skipped", check.Error: "error"},
 		left:   "still there after the reset:", problem: "error:",
 		back: "lab %s is back at its start (%s)", notBack: "lab %s is not back at its start: %s (%s)", nothing: "lab %s: %s (%s)", one: "lab %s, step %d: %s (%s)",
@@ -30,6 +38,7 @@ var languages = map[string]Words{
 	},
 	"ja": {
 		Wanted: "期待", Got: "実際", Trouble: "エラー", Why: "理由", Hint: "ヒント", Done: "完了", NotDone: "未完了", Unasked: "確認不能",
+		Columns: Columns{"名前", "状態", "合格", "次", "得点", "備考"}, Step: "ステップ %d",
 		states: map[check.State]string{check.Passed: "合格", check.Failed: "不合格", check.Pending: "進行中", check.Skipped: "省略", check.Error: "確認不能"},
 		left:   "リセット後も残っているもの：", problem: "エラー：",
 		back: "ラボ %s は開始状態に戻りました（%s）", notBack: "ラボ %s は開始状態に戻っていません：%s（%s）", nothing: "ラボ %s：%s（%s）", one: "ラボ %s、ステップ %d：%s（%s）",
@@ -38,6 +47,7 @@ var languages = map[string]Words{
 	},
 	"ko": {
 		Wanted: "기대", Got: "실제", Trouble: "오류", Why: "이유", Hint: "힌트", Done: "완료", NotDone: "미완료", Unasked: "확인 불가",
+		Columns: Columns{"이름", "상태", "통과", "다음", "점수", "비고"}, Step: "단계 %d",
 		states: map[check.State]string{check.Passed: "통과", check.Failed: "실패", check.Pending: "진행 중", check.Skipped: "건너뜀", check.Error: "확인 불가"},
 		left:   "초기화 뒤에도 남은 것:", problem: "오류:",
 		back: "실습 %s: 처음 상태로 돌아갔습니다(%s)", notBack: "실습 %s: 처음 상태로 돌아가지 않았습니다: %s(%s)", nothing: "실습 %s: %s(%s)", one: "실습 %s, 단계 %d: %s(%s)",
@@ -46,6 +56,7 @@ var languages = map[string]Words{
 	},
 	"zh": {
 		Wanted: "期望", Got: "实际", Trouble: "错误", Why: "原因", Hint: "提示", Done: "已完成", NotDone: "未完成", Unasked: "无法检查",
+		Columns: Columns{"名称", "状态", "通过", "下一步", "得分", "备注"}, Step: "步骤 %d",
 		states: map[check.State]string{check.Passed: "通过", check.Failed: "未通过", check.Pending: "进行中", check.Skipped: "跳过", check.Error: "无法检查"},
 		left:   "重置后仍然存在：", problem: "错误：",
 		back: "实验 %s 已回到起点（%s）", notBack: "实验 %s 没有回到起点：%s（%s）", nothing: "实验 %s：%s（%s）", one: "实验 %s，步骤 %d：%s（%s）",
