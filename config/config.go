@@ -3,8 +3,10 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +58,12 @@ type Image struct {
 	Lock string `mapstructure:"lock"`
 }
 
+// registryName is a registry as images are named after it, mirrorName one with a folder, in which repositories have small letters.
+var (
+	registryName = regexp.MustCompile(`^[a-z0-9.-]+(:\d{1,5})?$`)
+	mirrorName   = regexp.MustCompile(`^(https?://)?[A-Za-z0-9.-]+(:\d{1,5})?(/[a-z0-9._-]+)*/?$`)
+)
+
 // Mirrors are the registries' mirrors by registry.
 func (i Image) Mirrors() (map[string]string, error) {
 	all := map[string]string{}
@@ -65,8 +73,10 @@ func (i Image) Mirrors() (map[string]string, error) {
 		}
 		registry, mirror, ok := strings.Cut(pair, "=")
 		switch _, twice := all[registry]; {
-		case !ok || registry == "" || mirror == "" || strings.ContainsAny(registry, "/ "):
-			return nil, fmt.Errorf("%q is no mirror of a registry", pair)
+		case !ok || !registryName.MatchString(registry) || !mirrorName.MatchString(mirror):
+			return nil, errors.New("there is something that is no mirror of a registry")
+		case registry == "index.docker.io":
+			return nil, errors.New("the registry of images without one is docker.io")
 		case twice:
 			return nil, fmt.Errorf("%s has two mirrors", registry)
 		}
@@ -164,8 +174,8 @@ func keys() []key {
 			field: func(c *Config) any { return &c.Image.AptMirror }},
 		{name: "image.releaseMirror", doc: "base URL of a mirror of upstream's release files; empty means upstream itself",
 			field: func(c *Config) any { return &c.Image.ReleaseMirror }, check: func(c *Config) (string, string) {
-				if u, err := url.Parse(c.Image.ReleaseMirror); c.Image.ReleaseMirror != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
-					return fmt.Sprintf("%q is no URL", c.Image.ReleaseMirror), "use such as https://mirror.example/releases"
+				if u, err := url.Parse(c.Image.ReleaseMirror); c.Image.ReleaseMirror != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
+					return "it is no plain URL", "use such as https://mirror.example/releases, without a user or a query"
 				}
 				return "", ""
 			}},

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -220,7 +221,7 @@ func TestEverySettingCanBeWrittenEverywhere(t *testing.T) {
 		}
 		value := s.Value
 		if value == "" {
-			value = "/some/where"
+			value = cmp.Or(map[string]string{"image.releaseMirror": "http://mirror.example", "image.registryMirrors": "docker.io=mirror.example/hub"}[s.Key], "/some/where")
 		}
 		text.WriteString(name + ": " + value + "\n")
 	}

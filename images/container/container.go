@@ -4,6 +4,8 @@ package container
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -138,6 +140,9 @@ func WriteArchive(file, scratch string, list []Image) error {
 // WriteImages writes images to file as an OCI archive. In scratch, layers are kept that are whole, so that what comes from afar need not come
 // again after an interruption; say is told each image before it is read.
 func WriteImages(file, scratch string, list []Named, say func(name string)) error {
+	if err := removeHalves(scratch); err != nil {
+		return err
+	}
 	dir, err := layout.Write(scratch, empty.Index)
 	if err != nil {
 		return err
@@ -289,6 +294,22 @@ func Digests(archive string) (map[string]string, error) {
 		}
 		return digests, nil
 	}
+}
+
+// removeHalves removes the blobs that a killed run had only begun: whole ones are called by their digest alone.
+func removeHalves(scratch string) error {
+	found, err := filepath.Glob(filepath.Join(scratch, "blobs", "sha256", "*"))
+	if err != nil {
+		return err
+	}
+	for _, blob := range found {
+		if digest, err := hex.DecodeString(filepath.Base(blob)); err != nil || len(digest) != sha256.Size {
+			if err := os.Remove(blob); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // fullName is the reference in the form that Kubernetes' runtime interface keys images by.

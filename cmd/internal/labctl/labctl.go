@@ -105,7 +105,7 @@ func nothingEmpty(cmd *cobra.Command, args []string) error {
 	}
 	var err error
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if flag.Value.Type() == "string" && flag.Value.String() == "" {
+		if flag.Value.String() == "" {
 			err = &cli.UsageError{Msg: "--" + flag.Name + " was given an empty value", Fix: fix}
 		}
 	})

@@ -3,13 +3,16 @@ package release
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -34,7 +37,7 @@ func (e *ChecksumError) Error() string {
 	if e.Locked {
 		who = "the lock"
 	}
-	return fmt.Sprintf("%s has sha256 %s, but %s says %s", e.URL, e.Got, who, e.Want)
+	return fmt.Sprintf("%s has sha256 %s, but %s says %s", shown(e.URL), e.Got, who, e.Want)
 }
 
 // Hint is the next action.
@@ -45,6 +48,60 @@ func (e *ChecksumError) Hint() string {
 	return "nothing was kept; try again, and if it happens again do not trust the server or the proxy in between"
 }
 
+// ContentError says that a server answered with something else than the file.
+type ContentError struct {
+	URL string
+	Err error
+}
+
+func (e *ContentError) Error() string {
+	return fmt.Sprintf("%s is not what it should be: %v", shown(e.URL), e.Err)
+}
+func (e *ContentError) Unwrap() error { return e.Err }
+
+// Hint is the next action.
+func (e *ContentError) Hint() string { return reachHint }
+
+// reachHint is what to do where a host does not give what upstream's would.
+const reachHint = "see whether the address answers, and by way of which proxy; a mirror is set with image.releaseMirror, and `--source modules` needs no release"
+
+// FetchError says that a host could not be asked, or broke off.
+type FetchError struct {
+	URL string
+	Err error
+}
+
+func (e *FetchError) Error() string { return fmt.Sprintf("%s: %v", shown(e.URL), e.Err) }
+func (e *FetchError) Unwrap() error { return e.Err }
+
+// Hint is the next action.
+func (e *FetchError) Hint() string { return reachHint }
+
+// shown is an address without what is nobody's business: a password, and the signature that a redirect's address carries.
+func shown(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the address"
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = "…"
+	}
+	return u.Redacted()
+}
+
+// bare is an error of the HTTP client without the address in it, which is told by those who asked.
+func bare(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	var lookup *net.DNSError // it names the resolver, which tells nobody anything
+	if errors.As(err, &lookup) {
+		err = fmt.Errorf("look up %s: %s", lookup.Name, lookup.Err)
+	}
+	return err
+}
+
 // StatusError says that the server answered, but not with the file.
 type StatusError struct {
 	URL  string
@@ -52,21 +109,24 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s: %d %s", e.URL, e.Code, http.StatusText(e.Code))
+	return fmt.Sprintf("%s: %d %s", shown(e.URL), e.Code, http.StatusText(e.Code))
 }
+
+// Hint is the next action.
+func (e *StatusError) Hint() string { return reachHint }
 
 const (
 	fetchTries = 4
-	// stall is how long a download may go without a byte.
-	stall = 30 * time.Second
+	// stallTime is how long a download may go without a byte.
+	stallTime = 30 * time.Second
 	// maxText bounds what is read into memory: lists of checksums, and Argo CD's manifests of two megabytes.
 	maxText = 16 << 20
 )
 
 type fetcher struct {
 	client *http.Client
-	// pause is the first pause between tries.
-	pause time.Duration
+	// pause is the first pause between tries, stall how long a download may go without a byte.
+	pause, stall time.Duration
 	// downloads is the folder of what has come halfway. A download goes on there, also in another run.
 	downloads string
 }
@@ -89,7 +149,7 @@ func (f fetcher) sums(ctx context.Context, url string) (map[string]string, error
 		}
 	}
 	if len(sums) == 0 {
-		return nil, fmt.Errorf("%s lists no sha256", url)
+		return nil, &ContentError{URL: url, Err: errors.New("it lists no sha256")}
 	}
 	return sums, scanner.Err()
 }
@@ -123,6 +183,7 @@ func (f fetcher) file(ctx context.Context, url, want, to string, perm os.FileMod
 	if err := os.MkdirAll(f.downloads, 0o700); err != nil {
 		return err
 	}
+	f.forget()
 	part, err := os.OpenFile(filepath.Join(f.downloads, want+".part"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -133,23 +194,22 @@ func (f fetcher) file(ctx context.Context, url, want, to string, perm os.FileMod
 			err = errors.Join(err, part.Close())
 		}
 	}()
-	if err := f.retry(ctx, func() error {
-		have, err := part.Seek(0, io.SeekEnd)
-		if err != nil {
-			return err
-		}
-		return f.once(ctx, url, have, func(from int64) (io.Writer, error) {
-			if err := part.Truncate(from); err != nil {
-				return nil, err
-			}
-			_, err := part.Seek(from, io.SeekStart)
-			return part, err
-		}, progress)
-	}); err != nil {
+	begun, err := part.Seek(0, io.SeekEnd)
+	if err != nil {
 		return err
 	}
-	got, err := digestOf(part)
+	got, err := f.fill(ctx, url, part, progress)
+	if err == nil && got != want && begun > 0 {
+		// What an earlier run left may be what is wrong: once more, from the start.
+		if err = part.Truncate(0); err == nil {
+			got, err = f.fill(ctx, url, part, progress)
+		}
+	}
 	if err != nil {
+		// A half is worth keeping, nothing is not.
+		if info, statErr := part.Stat(); statErr == nil && info.Size() == 0 {
+			err = errors.Join(err, os.Remove(part.Name()))
+		}
 		return err
 	}
 	if got != want {
@@ -160,6 +220,50 @@ func (f fetcher) file(ctx context.Context, url, want, to string, perm os.FileMod
 		return err
 	}
 	return move(part.Name(), to, perm)
+}
+
+// halfLife is how long a half is worth keeping.
+const halfLife = 7 * 24 * time.Hour
+
+// forget removes halves that nobody came back for.
+func (f fetcher) forget() {
+	halves, _ := filepath.Glob(filepath.Join(f.downloads, "*.part")) // the pattern is good
+	for _, half := range halves {
+		if info, err := os.Stat(half); err == nil && time.Since(info.ModTime()) > halfLife {
+			_ = os.Remove(half) // it is in nobody's way
+		}
+	}
+}
+
+// fill downloads what a file lacks, and returns the digest of all of it.
+func (f fetcher) fill(ctx context.Context, url string, part *os.File, progress func(done, total int64)) (string, error) {
+	if err := f.retry(ctx, func() error {
+		have, err := part.Seek(0, io.SeekEnd)
+		if err != nil {
+			return err
+		}
+		return f.once(ctx, url, have, func(from int64) (io.Writer, error) {
+			if err := part.Truncate(from); err != nil {
+				return nil, err
+			}
+			_, err := part.Seek(from, io.SeekStart)
+			return final{part}, err
+		}, progress)
+	}); err != nil {
+		return "", err
+	}
+	return digestOf(part)
+}
+
+// final is a writer whose errors another try does not heal: the disk's.
+type final struct{ io.Writer }
+
+func (w final) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		err = backoff.Permanent(err)
+	}
+	return n, err
 }
 
 func digestOf(f *os.File) (string, error) {
@@ -200,7 +304,7 @@ type LimitedError struct {
 }
 
 func (e *LimitedError) Error() string {
-	s := e.URL + ": the server limits how often it is asked"
+	s := shown(e.URL) + ": the server limits how often it is asked"
 	if e.After > 0 {
 		s += fmt.Sprintf(", and wants %s without a request", e.After.Round(time.Second))
 	}
@@ -248,12 +352,12 @@ func (f fetcher) retry(ctx context.Context, try func() error) error {
 }
 
 // once asks for url from a byte on. start is called with the byte from which the server answers, and gives where that goes.
-func (f fetcher) once(ctx context.Context, url string, have int64, start func(from int64) (io.Writer, error), progress func(done, total int64)) error {
+func (f fetcher) once(ctx context.Context, address string, have int64, start func(from int64) (io.Writer, error), progress func(done, total int64)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(stall, func() { cancel(fmt.Errorf("%s: nothing came for %s", url, stall)) })
+	timer := time.AfterFunc(f.stall, func() { cancel(fmt.Errorf("nothing came for %s", f.stall)) })
 	defer timer.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
 	}
@@ -262,21 +366,21 @@ func (f fetcher) once(ctx context.Context, url string, have int64, start func(fr
 	}
 	res, err := f.client.Do(req)
 	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
+		return &FetchError{URL: address, Err: cmp.Or(context.Cause(ctx), bare(err))}
 	}
 	defer res.Body.Close()
 	from := int64(0)
 	switch res.StatusCode {
 	case http.StatusPartialContent:
 		if from = have; !strings.HasPrefix(res.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)) {
-			return fmt.Errorf("%s: the server answers with another part of the file than was asked for: %s", url, res.Header.Get("Content-Range"))
+			return &ContentError{URL: address, Err: fmt.Errorf("the server answers with another part of the file than was asked for: %s", res.Header.Get("Content-Range"))}
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		// All of it is there already, or it is another file by now: the digest will tell.
 		_, err := start(have)
 		return err
 	default:
-		if err := refusal(url, res); err != nil {
+		if err := refusal(address, res); err != nil {
 			return err
 		}
 	}
@@ -286,7 +390,7 @@ func (f fetcher) once(ctx context.Context, url string, have int64, start func(fr
 	}
 	done, total := from, from+res.ContentLength
 	n, err := io.Copy(w, progressReader{res.Body, func(n int) {
-		timer.Reset(stall)
+		timer.Reset(f.stall)
 		if done += int64(n); progress != nil && res.ContentLength >= 0 {
 			progress(done, total)
 		}
@@ -295,17 +399,31 @@ func (f fetcher) once(ctx context.Context, url string, have int64, start func(fr
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", url, errors.Join(err, context.Cause(ctx)))
+		if permanent := (*backoff.PermanentError)(nil); errors.As(err, &permanent) {
+			return err
+		}
+		return &FetchError{URL: address, Err: cmp.Or(context.Cause(ctx), err)}
 	}
 	return nil
+}
+
+// retryAfter is how long a server wants to be left alone, which it says in seconds or as a date; 0 where it does not say.
+func retryAfter(res *http.Response) time.Duration {
+	said := res.Header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(said); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(said); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
 }
 
 // refusal is the error that an answer means, nil for the file itself.
 func refusal(url string, res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests:
-		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
-		return &LimitedError{URL: url, After: time.Duration(seconds) * time.Second}
+		return &LimitedError{URL: url, After: retryAfter(res)}
 	case res.StatusCode == http.StatusOK, res.StatusCode >= 300 && res.StatusCode < 400:
 		return nil
 	}

@@ -9,7 +9,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,7 +26,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/cgoa-labs/labctl/bootstrap/argocd"
 	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/source"
 )
@@ -58,13 +58,9 @@ func (s *Source) fetchContainers(ctx context.Context, needs map[string]string, o
 	if err != nil {
 		return err
 	}
-	names, err := argocd.Images(core)
+	names, err := namesOf(core)
 	if err != nil {
 		return err
-	}
-	argo := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, "/argocd:") })
-	if argo < 0 {
-		return fmt.Errorf("Argo CD's manifests name no image of its own, only %v", names)
 	}
 	var list []container.Named
 	m := &puller{say: progress}
@@ -75,7 +71,7 @@ func (s *Source) fetchContainers(ctx context.Context, needs map[string]string, o
 		}
 		list = append(list, container.Named{Name: n, Image: img})
 	}
-	git, err := gitImage(list[argo].Image)
+	git, err := gitImage(list[0].Image)
 	if err != nil {
 		return err
 	}
@@ -93,10 +89,13 @@ func (s *Source) fetchContainers(ctx context.Context, needs map[string]string, o
 	// A cut connection ends one layer; those that are whole do not come again.
 	if err := s.fetch.retry(ctx, func() error {
 		err := container.WriteImages(filepath.Join(out, source.Archive), layers, append(list, own...), m.next)
-		if err != nil && !passing(err) {
-			err = backoff.Permanent(err)
+		if err == nil {
+			return nil
 		}
-		return err
+		if !passing(err) {
+			return backoff.Permanent(s.layerError(ctx, m.now(), err))
+		}
+		return s.layerError(ctx, m.now(), err)
 	}); err != nil {
 		return err
 	}
@@ -106,9 +105,8 @@ func (s *Source) fetchContainers(ctx context.Context, needs map[string]string, o
 // passing says that an error may pass by itself: the connection was cut, or the registry was in trouble.
 func passing(err error) bool {
 	var network net.Error
-	var refused *transport.Error
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &network) ||
-		errors.As(err, &refused) && (refused.StatusCode >= 500 || refused.StatusCode == http.StatusTooManyRequests)
+		statusOf(err) >= 500 || strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) || strings.Contains(err.Error(), "nothing came for")
 }
 
 // mirrored is where an image is pulled from: its own registry, or the mirror that is set for it.
@@ -117,11 +115,7 @@ func (s *Source) mirrored(image string) (name.Reference, error) {
 	if err != nil {
 		return nil, err
 	}
-	registry := ref.Context().RegistryStr()
-	if registry == name.DefaultRegistry {
-		registry = "docker.io"
-	}
-	mirror, ok := s.Mirrors.Registries[registry]
+	mirror, ok := s.Mirrors.Registries[upstreamRegistry(image)]
 	if !ok {
 		return ref, nil
 	}
@@ -156,9 +150,9 @@ func (s *Source) pull(ctx context.Context, image string, moved func(n int64)) (v
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithTransport(counting{base, moved}),
+	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithTransport(patient{base, s.fetch.pause, s.fetch.stall, moved}),
 		remote.WithRetryBackoff(remote.Backoff{Duration: s.fetch.pause, Factor: 3, Jitter: 0.1, Steps: fetchTries}),
-		remote.WithRetryStatusCodes(http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout))
+		remote.WithRetryStatusCodes(http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout))
 	if err != nil {
 		return nil, s.pullError(ctx, image, ref, err)
 	}
@@ -172,21 +166,78 @@ func (s *Source) pull(ctx context.Context, image string, moved func(n int64)) (v
 	return img, nil
 }
 
-// counting tells how much comes through it.
-type counting struct {
+// patient is a transport for registries: it tells how much comes, ends what sends nothing for a while, and waits as long as a registry that
+// limits its askers wants, where that is not too long.
+type patient struct {
 	http.RoundTripper
-	moved func(n int64)
+	// pause is the first one where a registry does not say how long to wait.
+	pause, stall time.Duration
+	moved        func(n int64)
 }
 
-func (c counting) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := c.RoundTripper.RoundTrip(req)
-	if err == nil {
-		res.Body = struct {
-			io.Reader
-			io.Closer
-		}{progressReader{res.Body, func(n int) { c.moved(int64(n)) }}, res.Body}
+func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
+	for try := 1; ; try++ {
+		res, err := p.once(req)
+		if err != nil || res.StatusCode != http.StatusTooManyRequests || try == fetchTries {
+			return res, err
+		}
+		after := retryAfter(res)
+		if after > longest {
+			return res, nil
+		}
+		if after == 0 {
+			after = p.pause << (2 * try)
+		}
+		_ = res.Body.Close()
+		select {
+		case <-req.Context().Done():
+			return nil, context.Cause(req.Context())
+		case <-time.After(after):
+		}
 	}
-	return res, err
+}
+
+func (p patient) once(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	late := fmt.Errorf("%s: nothing came for %s", req.URL.Redacted(), p.stall)
+	timer := time.AfterFunc(p.stall, func() { cancel(late) })
+	end := func() { timer.Stop(); cancel(nil) }
+	res, err := p.RoundTripper.RoundTrip(req.Clone(ctx))
+	if err != nil {
+		defer end()
+		if errors.Is(context.Cause(ctx), late) {
+			return nil, late
+		}
+		return nil, err
+	}
+	res.Body = &watched{ReadCloser: res.Body, end: end, read: func(n int) { timer.Reset(p.stall); p.moved(int64(n)) }, why: func() error { return context.Cause(ctx) }}
+	return res, nil
+}
+
+// watched is a body that is watched while it comes.
+type watched struct {
+	io.ReadCloser
+	read func(n int)
+	why  func() error
+	end  func()
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.ReadCloser.Read(b)
+	if n > 0 {
+		w.read(n)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		if why := w.why(); why != nil {
+			err = why
+		}
+	}
+	return n, err
+}
+
+func (w *watched) Close() error {
+	w.end()
+	return w.ReadCloser.Close()
 }
 
 // pullError says what to do about it.
@@ -194,22 +245,93 @@ func (s *Source) pullError(ctx context.Context, image string, ref name.Reference
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	e := &PullError{Image: image, Registry: ref.Context().RegistryStr(), Err: err, hint: "try again, or set a mirror with image.registryMirrors"}
-	var refused *transport.Error
-	if !errors.As(err, &refused) {
+	registry := ref.Context().RegistryStr()
+	_, mirrored := s.Mirrors.Registries[upstreamRegistry(image)]
+	e := &PullError{Image: image, Registry: registry, Err: shortened(err), hint: "try again, or set a mirror with image.registryMirrors"}
+	code := statusOf(err)
+	if code == 0 {
+		switch text := err.Error(); {
+		case strings.Contains(text, "error verifying"):
+			e.hint = "nothing of it was kept; try again, and if it happens again do not trust the registry or the proxy in between"
+		case strings.Contains(text, "no child with platform"), strings.Contains(text, "it is for "):
+			e.hint = "the image is not made for the guest's platform; where the registry is a mirror, fill it with " + platform.String()
+		case strings.Contains(text, "credential"), strings.Contains(text, "config.json"):
+			e.hint = "see to ~/.docker/config.json, whose credentials are used"
+		}
 		return e
 	}
-	// Its own text repeats the whole request.
-	e.Err = &StatusError{URL: ref.String(), Code: refused.StatusCode}
-	switch refused.StatusCode {
+	// Its own text repeats the whole request and the answer's body.
+	e.Err = &StatusError{URL: ref.String(), Code: code}
+	switch code {
 	case http.StatusTooManyRequests:
-		e.hint = e.Registry + " limits pulls of those who are not logged in: wait, log in with `docker login`, or set a mirror with image.registryMirrors"
+		e.hint = registry + " limits how often it is asked: wait, log in with `docker login " + registry + "`, or set a mirror with image.registryMirrors"
+		if mirrored {
+			e.hint = "the mirror " + registry + " limits how often it is asked: wait, or set another with image.registryMirrors"
+		}
 	case http.StatusUnauthorized, http.StatusForbidden:
-		e.hint = "log in with `docker login " + e.Registry + "`, or set a mirror with image.registryMirrors"
+		e.hint = "log in with `docker login " + registry + "`, or set a mirror with image.registryMirrors"
 	case http.StatusNotFound:
 		e.hint = "the registry has no such image: where it is a mirror, fill it first"
+		if s.Lock != nil {
+			e.hint = "the registry does not have the image that is locked any more: use a mirror that has it, or write the lock anew with `labctl image lock`"
+		}
 	}
 	return e
+}
+
+// statusOf is the registry's status behind an error, 0 where there is none. The library that writes layers tells it in words only.
+func statusOf(err error) int {
+	var refused *transport.Error
+	if errors.As(err, &refused) {
+		return refused.StatusCode
+	}
+	said := saidStatus.FindStringSubmatch(err.Error())
+	if said == nil {
+		return 0
+	}
+	code, _ := strconv.Atoi(said[1]) // three digits
+	return code
+}
+
+var saidStatus = regexp.MustCompile(`unexpected status code (\d{3})`)
+
+// upstreamRegistry is the registry that an image's name leads to, as mirrors are set for it.
+func upstreamRegistry(image string) string {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return ""
+	}
+	if registry := ref.Context().RegistryStr(); registry != name.DefaultRegistry {
+		return registry
+	}
+	return "docker.io"
+}
+
+// shortened is an error in one line that a person can read: registries send whole pages.
+func shortened(err error) error {
+	const most = 300
+	line := strings.Join(strings.Fields(err.Error()), " ")
+	if len(line) <= most {
+		return err
+	}
+	return &longError{text: line[:most] + "…", err: err}
+}
+
+type longError struct {
+	text string
+	err  error
+}
+
+func (e *longError) Error() string { return e.text }
+func (e *longError) Unwrap() error { return e.err }
+
+// layerError says whose layer it was, and what to do about it.
+func (s *Source) layerError(ctx context.Context, image string, err error) error {
+	ref, parseErr := s.mirrored(image)
+	if parseErr != nil {
+		return err
+	}
+	return s.pullError(ctx, image, ref, err)
 }
 
 // gitImage is an image with git as the git daemon's: of any user, with no program of its own.
@@ -292,6 +414,13 @@ func (p *puller) next(name string) {
 	defer p.mu.Unlock()
 	p.name, p.come, p.last = name, 0, time.Now()
 	p.say(name)
+}
+
+// now is the image that is being read.
+func (p *puller) now() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.name
 }
 
 func (p *puller) moved(n int64) {

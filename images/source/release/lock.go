@@ -1,6 +1,8 @@
 package release
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,8 +17,6 @@ import (
 
 	"github.com/google/renameio/v2"
 	"sigs.k8s.io/yaml"
-
-	"github.com/cgoa-labs/labctl/bootstrap/argocd"
 )
 
 // Lock says what a build may fetch, down to the byte.
@@ -34,6 +34,8 @@ type LockedDebian struct {
 	Suite  string `json:"suite"`
 	Mirror string `json:"mirror,omitempty"`
 }
+
+func (d LockedDebian) String() string { return strings.TrimSpace(d.Suite + " " + d.Mirror) }
 
 // LockedFile is one file of a release. URL is upstream's, also where a mirror was asked.
 type LockedFile struct {
@@ -70,7 +72,13 @@ type LockError struct {
 	Err  error
 }
 
-func (e *LockError) Error() string { return fmt.Sprintf("lock file %s: %v", e.File, e.Err) }
+func (e *LockError) Error() string {
+	if errors.Is(e.Err, os.ErrNotExist) {
+		return "there is no lock file " + e.File
+	}
+	return fmt.Sprintf("lock file %s: %v", e.File, e.Err)
+}
+
 func (e *LockError) Unwrap() error { return e.Err }
 
 // Hint is the next action.
@@ -83,25 +91,32 @@ func ReadLock(file string) (*Lock, error) {
 	fail := func(err error) (*Lock, error) { return nil, &LockError{File: file, Err: err} }
 	data, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return fail(fmt.Errorf("there is none: %w", os.ErrNotExist))
+		return fail(os.ErrNotExist)
 	}
 	if err != nil {
 		return fail(err)
 	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return fail(errors.New("it is empty"))
+	}
 	var l Lock
 	if err := yaml.UnmarshalStrict(data, &l); err != nil {
-		return fail(err)
+		return fail(fmt.Errorf("it cannot be read: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: ")))
 	}
 	if l.SchemaVersion != lockSchema {
 		return fail(fmt.Errorf("its schema is version %d, this labctl reads version %d", l.SchemaVersion, lockSchema))
 	}
 	for _, f := range l.Files {
+		if f.SHA256 != strings.ToLower(f.SHA256) {
+			return fail(fmt.Errorf("the sha256 of %s is in capitals", f.URL))
+		}
 		if digest, err := hex.DecodeString(f.SHA256); err != nil || len(digest) != sha256.Size {
 			return fail(fmt.Errorf("%s has no sha256", f.URL))
 		}
 	}
 	for _, i := range l.Images {
-		if digest, err := hex.DecodeString(strings.TrimPrefix(i.Digest, "sha256:")); err != nil || len(digest) != sha256.Size {
+		hexDigest, prefixed := strings.CutPrefix(i.Digest, "sha256:")
+		if digest, err := hex.DecodeString(hexDigest); !prefixed || err != nil || len(digest) != sha256.Size {
 			return fail(fmt.Errorf("image %s has no digest", i.Name))
 		}
 	}
@@ -171,7 +186,7 @@ func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func
 			progress(path.Base(url))
 			want := sums[path.Base(url)]
 			if want == "" {
-				return nil, fmt.Errorf("%s has no sha256 for %s", release.sums, path.Base(url))
+				return nil, &ContentError{URL: s.at(release.sums), Err: fmt.Errorf("it has no sha256 for %s", path.Base(url))}
 			}
 			size, err := s.fetch.size(ctx, s.at(url))
 			if err != nil {
@@ -185,9 +200,9 @@ func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func
 		return nil, err
 	}
 	l.Files = append(l.Files, LockedFile{Part: "argocd", Version: s.Pins.Release.Parts["argocd"].Version, URL: s.core(), Bytes: int64(core.Len()), SHA256: digestBytes(core.Bytes())})
-	names, err := argocd.Images(core.Bytes())
+	names, err := namesOf(core.Bytes())
 	if err != nil {
-		return nil, err
+		return nil, &ContentError{URL: s.at(s.core()), Err: err}
 	}
 	for _, name := range append(names, s.Pins.Images.Lab...) {
 		progress(name)
@@ -223,11 +238,16 @@ func (s *Source) resolveImage(ctx context.Context, name string) (LockedImage, er
 // Differences say, one a line, what upstream has now and the lock has not.
 func (l *Lock) Differences(now *Lock) []string {
 	var all []string
+	if l.Debian != now.Debian {
+		all = append(all, fmt.Sprintf("Debian: from %s to %s", l.Debian, now.Debian))
+	}
 	for _, f := range now.Files {
 		i := slices.IndexFunc(l.Files, func(o LockedFile) bool { return o.URL == f.URL })
 		switch {
 		case i < 0:
 			all = append(all, fmt.Sprintf("%s %s: not in the lock: %s", f.Part, f.Version, f.URL))
+		case l.Files[i].Bytes != f.Bytes:
+			all = append(all, fmt.Sprintf("%s %s: %s has %d bytes, not %d", f.Part, f.Version, path.Base(f.URL), f.Bytes, l.Files[i].Bytes))
 		case l.Files[i].SHA256 != f.SHA256:
 			all = append(all, fmt.Sprintf("%s %s: %s has changed, from sha256 %s to %s", f.Part, f.Version, path.Base(f.URL), l.Files[i].SHA256, f.SHA256))
 		}
@@ -281,8 +301,8 @@ func (f fetcher) redirect(ctx context.Context, url string) (to string, err error
 			return err
 		}
 		location, err := res.Location()
-		if err != nil {
-			return fmt.Errorf("%s: %w", url, err)
+		if err != nil || !strings.Contains(location.Path, "/releases/tag/") {
+			return &ContentError{URL: url, Err: errors.New("it leads to no release")}
 		}
 		to = location.Path
 		return nil
@@ -291,7 +311,7 @@ func (f fetcher) redirect(ctx context.Context, url string) (to string, err error
 }
 
 func (f fetcher) head(ctx context.Context, client *http.Client, url string) (*http.Response, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, stall, fmt.Errorf("%s: no answer for %s", url, stall))
+	ctx, cancel := context.WithTimeoutCause(ctx, f.stall, fmt.Errorf("%s: no answer for %s", url, f.stall))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
 	if err != nil {
@@ -299,7 +319,7 @@ func (f fetcher) head(ctx context.Context, client *http.Client, url string) (*ht
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, errors.Join(err, context.Cause(ctx))
+		return nil, &FetchError{URL: url, Err: cmp.Or(context.Cause(ctx), bare(err))}
 	}
 	if err := res.Body.Close(); err != nil {
 		return nil, err

@@ -4,20 +4,20 @@ package release
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cgoa-labs/labctl/bootstrap/argocd"
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/images/cache"
 	"github.com/cgoa-labs/labctl/images/source"
@@ -65,7 +65,7 @@ type Source struct {
 // New returns a source that fetches from upstream or its mirrors.
 func New(o Options) *Source {
 	o.Mirrors.Releases = strings.TrimSuffix(o.Mirrors.Releases, "/")
-	return &Source{Options: o, fetch: fetcher{client: o.Client, pause: 500 * time.Millisecond, downloads: o.Downloads}}
+	return &Source{Options: o, fetch: fetcher{client: o.Client, pause: 500 * time.Millisecond, stall: stallTime, downloads: o.Downloads}}
 }
 
 // Name implements source.Source.
@@ -94,7 +94,7 @@ func (s *Source) host(upstream string) string {
 // Reachable asks the release host for k3s's checksum list, for ProbeTime at most.
 func (s *Source) Reachable(ctx context.Context) error {
 	host := s.host(releaseHost)
-	ctx, cancel := context.WithTimeoutCause(ctx, ProbeTime, fmt.Errorf("%s did not answer within %s", host, ProbeTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, ProbeTime, fmt.Errorf("%s did not answer within %s", shown(host), ProbeTime))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, s.at(s.k3s(k3sSums)), nil)
 	if err != nil {
@@ -105,15 +105,7 @@ func (s *Source) Reachable(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		var request *url.Error // it repeats the whole address
-		if errors.As(err, &request) {
-			err = request.Err
-		}
-		var lookup *net.DNSError // it names the resolver, which tells nobody anything
-		if errors.As(err, &lookup) {
-			err = errors.New(lookup.Err)
-		}
-		return fmt.Errorf("%s cannot be reached: %w", host, err)
+		return fmt.Errorf("%s cannot be reached: %w", shown(host), bare(err))
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -127,9 +119,9 @@ func (s *Source) Preflight(ctx context.Context) []check.Result {
 	reach := check.Check{ID: "release-host", Title: "release host", Ask: func(ctx context.Context) (check.Outcome, error) {
 		host := s.host(releaseHost)
 		if err := s.Reachable(ctx); err != nil {
-			return check.Fail("an answer from "+host, err.Error(), "set a mirror with image.releaseMirror, or use `--source modules` where upstream cannot be reached"), nil
+			return check.Fail("an answer from "+shown(host), err.Error(), "set a mirror with image.releaseMirror, or use `--source modules` where upstream cannot be reached"), nil
 		}
-		return check.Pass(host), nil
+		return check.Pass(shown(host)), nil
 	}}.Run(ctx)
 	return []check.Result{reach}
 }
@@ -252,7 +244,24 @@ func (s *Source) manifests(ctx context.Context) ([]byte, error) {
 	if got := digestBytes(core.Bytes()); want != "" && got != want {
 		return nil, &ChecksumError{URL: s.at(s.core()), Want: want, Got: got, Locked: true}
 	}
+	if _, err := namesOf(core.Bytes()); err != nil {
+		return nil, &ContentError{URL: s.at(s.core()), Err: err}
+	}
 	return core.Bytes(), nil
+}
+
+// namesOf are the images that Argo CD's manifests name, its own first.
+func namesOf(core []byte) ([]string, error) {
+	names, err := argocd.Images(core)
+	if err != nil {
+		return nil, err
+	}
+	own := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, "/argocd:") })
+	if own < 0 {
+		return nil, fmt.Errorf("they name no image of Argo CD's own, only %v", names)
+	}
+	names[0], names[own] = names[own], names[0]
+	return names, nil
 }
 
 // sums are upstream's checksums by the names of files.

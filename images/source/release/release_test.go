@@ -2,6 +2,8 @@ package release_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -354,8 +356,107 @@ func TestALimitIsExplained(t *testing.T) {
 	var pull *release.PullError
 	require.ErrorAs(t, err, &pull)
 	require.Equal(t, "nginx:1.27-alpine", pull.Image)
-	require.Contains(t, pull.Hint(), "docker login")
+	require.Contains(t, pull.Hint(), "the mirror 127.0.0.1")
 	require.Contains(t, pull.Hint(), "image.registryMirrors")
+}
+
+func TestWhatAServerSaysOfWaiting(t *testing.T) {
+	for said, want := range map[string]time.Duration{"": 0, "nonsense": 0, "7": 7 * time.Second, time.Now().Add(time.Hour).UTC().Format(http.TimeFormat): time.Hour, time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): 0} {
+		require.InDelta(t, want.Seconds(), release.RetryAfter(&http.Response{Header: http.Header{"Retry-After": {said}}}).Seconds(), 2, said)
+	}
+}
+
+func TestWhatAKilledRunLeftIsNoTrouble(t *testing.T) {
+	w := newWorld(t)
+	blobs := filepath.Join(w.options.Downloads, "layers", "blobs", "sha256")
+	require.NoError(t, os.MkdirAll(blobs, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(blobs, strings.Repeat("a", 64)+"1079520858"), []byte("half"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(blobs, strings.Repeat("b", 64)), []byte("of another image"), 0o600))
+	_, err := w.build(source.Containers)
+	require.NoError(t, err)
+	require.Empty(t, w.downloads())
+
+	// A half that does not fit is begun anew, once, and does not speak against the server.
+	sum := sha256.Sum256([]byte("the k3s binary"))
+	for _, half := range []string{"wrong", "the k3s binary and more"} {
+		require.NoError(t, os.WriteFile(filepath.Join(w.options.Downloads, hex.EncodeToString(sum[:])+".part"), []byte(half), 0o600))
+		_, err = w.build(source.Server)
+		require.NoError(t, err, half)
+	}
+}
+
+func TestHalvesThatNobodyWantsGo(t *testing.T) {
+	w := newWorld(t)
+	old, young := filepath.Join(w.options.Downloads, "old.part"), filepath.Join(w.options.Downloads, "young.part")
+	for _, half := range []string{old, young} {
+		require.NoError(t, os.WriteFile(half, []byte("half"), 0o600))
+	}
+	monthAgo := time.Now().Add(-30 * 24 * time.Hour)
+	require.NoError(t, os.Chtimes(old, monthAgo, monthAgo))
+	_, err := w.build(source.Server)
+	require.NoError(t, err)
+	require.Equal(t, []string{"young.part"}, w.downloads())
+}
+
+func TestManifestsThatAreNoneAreNotKept(t *testing.T) {
+	for _, body := range []string{"", "<html>please log in</html>", "kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n"} {
+		w := newWorld(t)
+		w.Before = on("core-install.yaml", func(rw http.ResponseWriter, _ *http.Request) bool {
+			_, _ = rw.Write([]byte(body))
+			return true
+		})
+		_, err := w.build(source.ArgoCD)
+		var content *release.ContentError
+		require.ErrorAs(t, err, &content, body)
+		require.Contains(t, err.Error(), "core-install.yaml")
+		require.NotEmpty(t, content.Hint())
+		_, err = w.resolve()
+		require.ErrorAs(t, err, &content, body)
+	}
+}
+
+func TestARegistryThatSendsNothing(t *testing.T) {
+	for _, where := range []string{"/argoproj/argocd/manifests/", "/argoproj/argocd/blobs/"} {
+		w := newWorld(t)
+		w.Before = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, where) {
+				return false
+			}
+			<-r.Context().Done()
+			return true
+		}
+		_, err := w.build(source.Containers)
+		var pull *release.PullError
+		require.ErrorAs(t, err, &pull, where)
+		require.ErrorContains(t, err, "nothing came for", where)
+		require.Equal(t, argoImage, pull.Image)
+	}
+}
+
+func TestALayerThatIsRefusedIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/library/nginx/blobs/") {
+			return false
+		}
+		rw.WriteHeader(http.StatusForbidden)
+		_, _ = rw.Write([]byte(strings.Repeat("<p>no</p>", 5_000)))
+		return true
+	}
+	_, err := w.build(source.Containers)
+	var pull *release.PullError
+	require.ErrorAs(t, err, &pull)
+	require.Contains(t, pull.Hint(), "docker login")
+	require.Less(t, len(err.Error()), 500)
+}
+
+func TestAddressesAreShownWithoutSecrets(t *testing.T) {
+	w := newWorld(t)
+	w.options.Mirrors.Releases = strings.Replace(w.options.Mirrors.Releases, "http://", "http://bob:s3cret@", 1) + "/nowhere"
+	_, err := w.build(source.ArgoCD)
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "s3cret")
+	require.Contains(t, err.Error(), "sha256sum-amd64.txt")
 }
 
 func TestACutDownloadGoesOn(t *testing.T) {
@@ -599,7 +700,7 @@ func TestLocksThatCannotBeUsed(t *testing.T) {
 		require.Contains(t, err.Error(), file)
 	}
 	_, err := release.ReadLock(filepath.Join(dir, "none"))
-	require.ErrorContains(t, err, "there is none")
+	require.ErrorContains(t, err, "there is no lock file")
 }
 
 func TestNewer(t *testing.T) {

@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -138,6 +139,12 @@ func (t *target) Type() string { return "qemu|cloud" }
 
 // buildCloud makes a disk for other hypervisors.
 func buildCloud(ctx context.Context, f *factory.Factory, dir string, format ui.Format) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return &cli.UsageError{Msg: fmt.Sprintf("cannot make the folder %s: %v", dir, bare(err)), Fix: "name another with --out"}
+	}
+	if err := writable(dir); err != nil {
+		return err
+	}
 	builder, err := f.Builder()
 	if err != nil {
 		return err

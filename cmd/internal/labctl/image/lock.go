@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -63,6 +64,9 @@ func writeLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 	if _, err := release.ReadLock(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return &cli.UsageError{Msg: fmt.Sprintf("%s is there and is no lock of this labctl's", file), Fix: "name another FILE, or move it away"}
 	}
+	if err := writable(filepath.Dir(file)); err != nil {
+		return err
+	}
 	lock, err := resolve(ctx, f)
 	if err != nil {
 		return err
@@ -88,6 +92,24 @@ func writeLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 	table.Write(f.Out)
 	f.UI().Note("written to %s; `labctl image build --source release --lock %s` takes nothing else", file, file)
 	return nil
+}
+
+// bare is a file's error without the file's name.
+func bare(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// writable wants a folder that files can be made in, before any work is done for them.
+func writable(dir string) error {
+	probe, err := os.CreateTemp(dir, ".labctl-*")
+	if err != nil {
+		return &cli.UsageError{Msg: fmt.Sprintf("cannot write into %s: %v", dir, bare(err)), Fix: "name a folder that is there and that you may write into"}
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 func resolve(ctx context.Context, f *factory.Factory) (*release.Lock, error) {
@@ -118,11 +140,15 @@ func checkLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 	if err != nil {
 		return err
 	}
-	newer, err := upstream.Newer(ctx)
-	if err != nil {
-		return err
+	if f.Settings().Image.AptMirror == "" {
+		now.Debian.Mirror = have.Debian.Mirror // a build takes the lock's
 	}
 	differences := have.Differences(now)
+	newer, err := upstream.Newer(ctx)
+	if err != nil {
+		// A mirror need not know what is newest.
+		f.UI().Note("what is newer is not known: %v", err)
+	}
 	code := cli.OK
 	if len(differences)+len(newer) > 0 {
 		code = cli.CheckFailed

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -27,6 +28,8 @@ type builder struct {
 	asked            images.SourceName
 	release, modules source.Source
 	lock             *release.Lock
+	// locks says that a lock is set.
+	locks bool
 	// lockErr says why the lock that is set cannot be read.
 	lockErr error
 	// chosen is set by the first that needs it: a command chooses once.
@@ -45,7 +48,7 @@ func newBuilder(c config.Loaded, say func(string)) (factory.Builder, error) {
 	}
 	local := run.Local{}
 	lock, lockErr := lockOf(c)
-	return &builder{say: say, asked: images.SourceName(c.Image.Source), release: newRelease(c, pins, lock), lock: lock, lockErr: lockErr, modules: newModules(c, pins), options: build.Options{
+	return &builder{say: say, asked: images.SourceName(c.Image.Source), release: newRelease(c, pins, lock), lock: lock, locks: c.Image.Lock != "", lockErr: lockErr, modules: newModules(c, pins), options: build.Options{
 		Home: c.Home(), Pins: pins,
 		Shape:    build.Shape{CPUs: c.Instance.CPUs, MemoryMiB: c.Instance.Memory.MiB(), DiskGiB: c.Instance.Disk.GiB()},
 		GuestDir: c.GuestDir, Mirror: c.Image.AptMirror, Runner: local,
@@ -103,11 +106,19 @@ func (b *builder) with(ctx context.Context, o factory.Build) (build.Options, err
 	options := b.options
 	options.Name, options.Force, options.Sink = o.Name, o.Force, o.Sink
 	if b.chosen == nil {
-		chosen, why, err := source.Choose(ctx, b.asked, b.release, b.modules)
+		asked := b.asked
+		if b.locks {
+			// Whoever names a lock wants what is in it, and nothing else.
+			if asked == images.Modules {
+				return options, &release.UnlockedError{What: "the modules source, which builds what a lock does not know"}
+			}
+			asked = images.Release
+		}
+		chosen, why, err := source.Choose(ctx, asked, b.release, b.modules)
 		if err != nil {
 			return options, err
 		}
-		if b.chosen = chosen; b.asked == images.Auto {
+		if b.chosen = chosen; asked == images.Auto {
 			b.say(fmt.Sprintf("image: source %s, because %s", chosen.Name(), why))
 		}
 	}
@@ -123,6 +134,8 @@ func (b *builder) locked(options build.Options) (build.Options, error) {
 	switch {
 	case b.lockErr != nil:
 		return options, b.lockErr
+	case b.lock != nil && b.lock.Debian.Suite != options.Pins.Modules.DebianSuite:
+		return options, &release.UnlockedError{What: "Debian " + options.Pins.Modules.DebianSuite + ", which this labctl is made for"}
 	case b.lock == nil || b.lock.Debian.Mirror == options.Mirror:
 	case options.Mirror == "":
 		options.Mirror = b.lock.Debian.Mirror
@@ -136,7 +149,11 @@ func (b *builder) locked(options build.Options) (build.Options, error) {
 func (b *builder) Preflight(ctx context.Context, o factory.Build) []check.Result {
 	options, err := b.with(ctx, o)
 	if err != nil {
-		return []check.Result{{ID: "source", Title: "image source", State: check.Failed, Got: err.Error()}}
+		r := check.Result{ID: "source", Title: "image source", State: check.Failed, Got: err.Error()}
+		if hinted := (interface{ Hint() string })(nil); errors.As(err, &hinted) {
+			r.Hint = hinted.Hint()
+		}
+		return []check.Result{r}
 	}
 	return build.Preflight(ctx, options)
 }
