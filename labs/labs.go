@@ -17,6 +17,8 @@ type Lab struct {
 	Title, Goal, Why string
 	// References are tips and further reading, one each.
 	References []string
+	// Language is what the lab speaks, such as "ja"; empty for English.
+	Language string
 	// Say puts into the lab's language what is said around its checks; nil for English.
 	Say func(text.Phrase) string
 	// Steps are in order; their numbers are 1, 2, 3 …
@@ -62,10 +64,11 @@ type Report struct {
 	Lab     string `json:"lab"`
 	Action  string `json:"action"` // verify, solve, reset
 	Version string `json:"version"`
-	// Binary is the sha256 of the lab binary that judged.
-	Binary string       `json:"binary"`
-	State  check.State  `json:"state"`
-	Steps  []StepReport `json:"steps,omitempty"`
+	// Binary is the sha256 of the lab binary that judged, Language what titles, findings and hints are in.
+	Binary   string       `json:"binary"`
+	Language string       `json:"language,omitempty"`
+	State    check.State  `json:"state"`
+	Steps    []StepReport `json:"steps,omitempty"`
 	// Left names what a reset found still there.
 	Left   []check.Result `json:"left,omitempty"`
 	Error  string         `json:"error,omitempty"`

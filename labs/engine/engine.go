@@ -88,7 +88,7 @@ func (e *Engine) told(r labs.StepReport) {
 }
 
 func (e *Engine) report(action string) labs.Report {
-	return labs.Report{Schema: labs.Schema, Lab: e.Lab.ID, Action: action, Version: e.Version, Binary: e.Binary}
+	return labs.Report{Schema: labs.Schema, Lab: e.Lab.ID, Action: action, Version: e.Version, Binary: e.Binary, Language: e.Lab.Language}
 }
 
 // closure is the step and everything that it needs, in order; all steps for 0.

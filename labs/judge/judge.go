@@ -57,7 +57,7 @@ func (j *Judge) Lab(parts []Part, fresh []check.Check, reset func(ctx context.Co
 	}
 	out := labs.Lab{
 		ID: id, Title: t.Title, Goal: t.Goal, Why: t.Why, References: t.References,
-		Say: j.In, Begin: j.g.Begin, Fresh: fresh, Reset: reset,
+		Language: t.Language, Say: j.In, Begin: j.g.Begin, Fresh: fresh, Reset: reset,
 	}
 	for i, part := range parts {
 		step := t.Steps[i]

@@ -75,7 +75,9 @@ func TestVerdictInTheLearnersLanguage(t *testing.T) {
 	lab := labtest.New(t).Lab(t, ci.ID, func(p shared.Places) (labs.Lab, error) {
 		return ci.Lab(ground.Paths{Places: p}, run.Local{}, "ja")
 	})
-	bare := lab.On(t).Verify(1).Steps[0].Checks[0]
+	report := lab.On(t).Verify(1)
+	require.Equal(t, "ja", report.Language)
+	bare := report.Steps[0].Checks[0]
 	require.Contains(t, bare.Wanted, "ベアリポジトリ/")
 	require.Equal(t, "何もありません", bare.Got)
 }
