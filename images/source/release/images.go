@@ -246,6 +246,9 @@ func (s *Source) pullError(ctx context.Context, image string, ref name.Reference
 		return context.Cause(ctx)
 	}
 	registry := ref.Context().RegistryStr()
+	if registry == name.DefaultRegistry {
+		registry = "docker.io"
+	}
 	_, mirrored := s.Mirrors.Registries[upstreamRegistry(image)]
 	e := &PullError{Image: image, Registry: registry, Err: shortened(err), hint: "try again, or set a mirror with image.registryMirrors"}
 	code := statusOf(err)
@@ -255,6 +258,8 @@ func (s *Source) pullError(ctx context.Context, image string, ref name.Reference
 			e.hint = "nothing of it was kept; try again, and if it happens again do not trust the registry or the proxy in between"
 		case strings.Contains(text, "no child with platform"), strings.Contains(text, "it is for "):
 			e.hint = "the image is not made for the guest's platform; where the registry is a mirror, fill it with " + platform.String()
+		case strings.Contains(text, "no space left"):
+			e.hint = "make room for the cache, or name another with cacheDir"
 		case strings.Contains(text, "credential"), strings.Contains(text, "config.json"):
 			e.hint = "see to ~/.docker/config.json, whose credentials are used"
 		}
