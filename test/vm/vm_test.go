@@ -388,22 +388,17 @@ func newLab(t *testing.T, name string) {
 	}
 }
 
-// inTestbed proves the labs without a machine. What is tried there must be judged as it is in an instance, with every answer by `make proof`.
+// inTestbed proves one lab without a machine. What is tried there must be judged as it is in an instance; `make proof` tries every answer of all labs.
 func inTestbed(t *testing.T) {
 	var doc struct {
 		Labs []struct{ Testbed proof.Table }
 	}
-	args := []string{"lab", "test", "--testbed", "--skip-tests", "--sample", "-o", "json"}
-	for _, p := range proofs {
-		args = append(args, "../../labs/catalog/"+p.lab)
-	}
+	args := []string{"lab", "test", "--testbed", "--skip-tests", "--sample", "-o", "json", "../../labs/catalog/" + proofs[0].lab}
 	require.NoError(t, json.Unmarshal([]byte(must(t, boot, args...).stdout), &doc))
-	require.Len(t, doc.Labs, len(proofs))
-	for i, l := range doc.Labs {
-		require.Len(t, l.Testbed.Rows, 8, proofs[i].lab)
-		for _, row := range l.Testbed.Rows {
-			require.True(t, row.Fresh && row.Solved && row.Undone && row.Wrong == 1 && row.Right == 1, "lab %s: %+v", proofs[i].lab, row)
-		}
+	require.Len(t, doc.Labs, 1)
+	require.Len(t, doc.Labs[0].Testbed.Rows, 8)
+	for _, row := range doc.Labs[0].Testbed.Rows {
+		require.True(t, row.Fresh && row.Solved && row.Undone && row.Wrong == 1 && row.Right == 1, "%+v", row)
 	}
 	require.NoDirExists(t, filepath.Join(state, "testbed"))
 }

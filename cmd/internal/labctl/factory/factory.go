@@ -57,7 +57,9 @@ type Images interface {
 type Build struct {
 	Name  string
 	Force bool
-	Sink  stage.Sink
+	// NoFreeze leaves out the frozen guest beside the image.
+	NoFreeze bool
+	Sink     stage.Sink
 }
 
 // Builder builds golden images, from the settings that it was made with.

@@ -16,7 +16,7 @@ import (
 )
 
 func newBuild(f *factory.Factory) *cobra.Command {
-	var force bool
+	var force, noFreeze bool
 	var out string
 	to := targetQEMU
 	var format ui.Format
@@ -53,7 +53,7 @@ With --target cloud the same parts become a disk for other hypervisors: it boots
 			case cmd.Flags().Changed("out"):
 				return cli.Misused(cmd, "--out goes with --target cloud")
 			}
-			return build(cmd.Context(), f, force, format)
+			return build(cmd.Context(), f, factory.Build{Force: force, NoFreeze: noFreeze}, format)
 		},
 	}
 	factory.Setting(cmd, "image.name", "name", "NAME", "name of the image")
@@ -64,22 +64,23 @@ With --target cloud the same parts become a disk for other hypervisors: it boots
 	factory.Setting(cmd, "timeouts.build", "timeout", "TIME", "longest wait for the build")
 	cmd.Flags().Var(&to, "target", "qemu: an image for this machine's instances; cloud: a disk for other hypervisors")
 	cmd.Flags().StringVar(&out, "out", "cloud", "with --target cloud: `DIR` to write the disk to")
+	cmd.Flags().BoolVar(&noFreeze, "no-freeze", false, "leave out the frozen guest, such as for an image that is only bundled: its instances boot")
 	cmd.Flags().BoolVar(&force, "force", false, "build it again even if nothing has changed, such as when it is damaged")
 	ui.AddFormat(cmd, &format)
 	return cmd
 }
 
-func build(ctx context.Context, f *factory.Factory, force bool, format ui.Format) error {
+func build(ctx context.Context, f *factory.Factory, b factory.Build, format ui.Format) error {
 	builder, err := f.Builder()
 	if err != nil {
 		return err
 	}
-	if err := refuseStranding(ctx, f, builder, force); err != nil {
+	if err := refuseStranding(ctx, f, builder, b.Force); err != nil {
 		return err
 	}
 	progress := f.UI().NewProgress()
 	defer progress.Close()
-	img, err := Make(ctx, f, builder, force, progress)
+	img, err := Make(ctx, f, builder, b, progress)
 	if err != nil {
 		return err
 	}

@@ -32,13 +32,13 @@ func Ensure(ctx context.Context, f *factory.Factory, progress *ui.Progress) (ima
 		}
 		return img, nil
 	}
-	return Make(ctx, f, builder, false, progress)
+	return Make(ctx, f, builder, factory.Build{}, progress)
 }
 
-// Make checks the host and builds the image that the settings name.
-func Make(ctx context.Context, f *factory.Factory, builder factory.Builder, force bool, progress *ui.Progress) (images.Image, error) {
+// Make checks the host and builds the image that the settings name, as b says besides.
+func Make(ctx context.Context, f *factory.Factory, builder factory.Builder, b factory.Build, progress *ui.Progress) (images.Image, error) {
 	c := f.Settings()
-	b := factory.Build{Name: c.Image.Name, Force: force, Sink: progress.Sink("image")}
+	b.Name, b.Sink = c.Image.Name, progress.Sink("image")
 	if err := factory.Preflight("build image "+b.Name, builder.Preflight(ctx, b)); err != nil {
 		return images.Image{}, err
 	}

@@ -105,6 +105,9 @@ func newUpstream(c config.Loaded) (factory.Upstream, error) {
 func (b *builder) with(ctx context.Context, o factory.Build) (build.Options, error) {
 	options := b.options
 	options.Name, options.Force, options.Sink = o.Name, o.Force, o.Sink
+	if o.NoFreeze {
+		options.Shape = build.Shape{}
+	}
 	if b.chosen == nil {
 		asked := b.asked
 		if b.locks {
