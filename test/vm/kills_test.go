@@ -25,7 +25,7 @@ func kills() int {
 	if os.Getenv("PROOF") == "all" {
 		return 50
 	}
-	return 3
+	return 2
 }
 
 // TestKills kills labctl, or the guest's QEMU, at random moments of its commands. Whatever was interrupted, the same command again must come to an
