@@ -396,6 +396,15 @@ func (b *fakeBuilder) Build(ctx context.Context, o factory.Build) (images.Image,
 	return store.New(b.home).Get(ctx, o.Name)
 }
 
+func (b *fakeBuilder) Current(ctx context.Context, o factory.Build) (bool, error) {
+	img, err := store.New(b.home).Get(ctx, o.Name)
+	if err != nil {
+		return false, err
+	}
+	why, err := b.Outdated(ctx, img)
+	return why == "", err
+}
+
 func (b *fakeBuilder) Cloud(_ context.Context, o factory.Build, dir string) ([]images.File, error) {
 	if fake("no-build") {
 		return nil, errors.New("mke2fs: exit code 1: no space left on device")

@@ -2,17 +2,21 @@ package build
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/diskfs/go-diskfs"
 	"github.com/diskfs/go-diskfs/disk"
 	"github.com/diskfs/go-diskfs/filesystem"
 	"github.com/diskfs/go-diskfs/partition/gpt"
+	"github.com/gofrs/flock"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/cgoa-labs/labctl/bootstrap/guestos"
@@ -62,13 +66,39 @@ func Cloud(ctx context.Context, opts Options, dir string) ([]images.File, error)
 		files, err = s.assemble(ctx, dir, progress)
 		return err
 	}}
-	return files, stage.Run(ctx, s, opts.Sink, stages...)
+	err = stage.Run(ctx, s, opts.Sink, stages...)
+	return files, err
 }
 
 // assemble makes the files of a cloud image from the baked disk.
 func (s *state) assemble(ctx context.Context, dir string, progress func(string)) (files []images.File, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
+	}
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	place := sha256.Sum256([]byte(absolute))
+	lock := flock.New(s.Home.Lock("cloud", hex.EncodeToString(place[:6])))
+	if got, err := lock.TryLock(); err != nil {
+		return nil, err
+	} else if !got {
+		progress("another build writes into " + dir + "; waiting")
+		if _, err := lock.TryLockContext(ctx, 250*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	// What a build that was killed has left.
+	old, err := filepath.Glob(filepath.Join(dir, ".cloud-*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, left := range old {
+		if err := os.RemoveAll(left); err != nil {
+			return nil, err
+		}
 	}
 	tmp, err := os.MkdirTemp(dir, ".cloud-*")
 	if err != nil {
@@ -99,6 +129,10 @@ func (s *state) assemble(ctx context.Context, dir string, progress func(string))
 	var sums strings.Builder
 	for _, name := range names {
 		progress("digest of " + name)
+		// The disk holds the keys of its platform, which its instances share.
+		if err := os.Chmod(filepath.Join(tmp, name), 0o600); err != nil {
+			return nil, err
+		}
 		file, err := store.HashFile(ctx, filepath.Join(tmp, name))
 		if err != nil {
 			return nil, err

@@ -237,9 +237,16 @@ func untar(archive, dir string) error {
 }
 
 // MissingError says that an archive or a guest lacks images that manifests or labs name: nothing could pull them in a guest.
-type MissingError struct{ Names []string }
+type MissingError struct {
+	Names []string
+	// Untold says that nothing is known of what is there.
+	Untold bool
+}
 
 func (e *MissingError) Error() string {
+	if e.Untold {
+		return "the image does not say which container images it holds"
+	}
 	return "container images are missing that manifests or labs name: " + strings.Join(e.Names, ", ")
 }
 
@@ -261,7 +268,7 @@ func Holds(have map[string]string, names ...string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return &MissingError{Names: missing}
+		return &MissingError{Names: missing, Untold: len(have) == 0}
 	}
 	return nil
 }
@@ -296,20 +303,34 @@ func Digests(archive string) (map[string]string, error) {
 	}
 }
 
-// removeHalves removes the blobs that a killed run had only begun: whole ones are called by their digest alone.
+// removeHalves removes the blobs that a run which was killed, or had no room, has not finished: whole ones have their name's digest. The library
+// that writes them takes any that is there for whole.
 func removeHalves(scratch string) error {
 	found, err := filepath.Glob(filepath.Join(scratch, "blobs", "sha256", "*"))
 	if err != nil {
 		return err
 	}
 	for _, blob := range found {
-		if digest, err := hex.DecodeString(filepath.Base(blob)); err != nil || len(digest) != sha256.Size {
-			if err := os.Remove(blob); err != nil {
-				return err
-			}
+		digest, err := digestOf(blob)
+		if err == nil && digest != filepath.Base(blob) {
+			err = os.Remove(blob)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func digestOf(file string) (string, error) {
+	in, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, in)
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // fullName is the reference in the form that Kubernetes' runtime interface keys images by.

@@ -107,6 +107,7 @@ func TestStanding(t *testing.T) {
 		{"gave up a newer one than it began with", retried(want, old, want), check.Failed, argo.SyncFailed, ""},
 		{"gave up a newer one, and forgot what it began with", retried(want, "", want), check.Failed, argo.SyncFailed, ""},
 		{"gave up an older one than it began with", retried(want, want, old), check.Pending, argo.OutOfSync, ""},
+		{"trying a newer one than it began with", app("OutOfSync", want, "Healthy", "", "", `"operationState":{"phase":"Running","operation":{"sync":{"revision":"`+old+`"}},"syncResult":{"revision":"`+want+`"}}`), check.Pending, argo.Operating, want},
 		{"gave up another revision", app("OutOfSync", want, "Healthy", "Failed", old), check.Pending, argo.OutOfSync, ""},
 		{"coming up", app("Synced", want, "Progressing", "Succeeded", want), check.Pending, argo.Progressing, ""},
 		{"missing", app("Synced", want, "Missing", "", ""), check.Pending, argo.Progressing, ""},

@@ -100,19 +100,15 @@ func UnderWay(app *v1alpha1.Application) string {
 	if !operating(app) {
 		return ""
 	}
-	for _, op := range []*v1alpha1.Operation{operationOf(app.Status.OperationState), app.Operation} {
-		if op != nil && op.Sync != nil && op.Sync.Revision != "" {
-			return op.Sync.Revision
+	if state := app.Status.OperationState; state != nil && !state.Phase.Completed() {
+		if revision := Applied(state); revision != "" {
+			return revision
 		}
 	}
-	return ""
-}
-
-func operationOf(state *v1alpha1.OperationState) *v1alpha1.Operation {
-	if state == nil || state.Phase.Completed() {
-		return nil
+	if app.Operation != nil && app.Operation.Sync != nil {
+		return app.Operation.Sync.Revision
 	}
-	return &state.Operation
+	return ""
 }
 
 // Describe says in one line how an Application is.

@@ -67,7 +67,9 @@ func TestKills(t *testing.T) {
 	must(t, quick, "doctor")
 	require.Empty(t, instances())
 	left, err := exec.Command("pgrep", "-f", "qemu-system.*"+state).Output()
-	require.Error(t, err, "machines are left: %s", left)
+	var none *exec.ExitError
+	require.ErrorAs(t, err, &none, "machines are left: %s", left)
+	require.Equal(t, 1, none.ExitCode())
 }
 
 // killDuring runs a command and kills it, or the instance's QEMU, after delay. It says whether the command had come to its end by then.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,6 +58,8 @@ trap '"$1" down far --yes' EXIT
 	if os.Geteuid() != 0 {
 		cmd.Args = append([]string{"unshare", "--map-root-user"}, cmd.Args[1:]...)
 	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, lastLines(string(out), 60))
 	require.Contains(t, string(out), "lab ci: 8 of 8 steps passed")

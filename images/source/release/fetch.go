@@ -344,7 +344,10 @@ func (f fetcher) retry(ctx context.Context, try func() error) error {
 			return struct{}{}, backoff.RetryAfter(int(limit.After.Seconds()))
 		}
 		return struct{}{}, last
-	}, backoff.WithBackOff(policy), backoff.WithMaxTries(fetchTries))
+	}, backoff.WithBackOff(policy), backoff.WithMaxTries(fetchTries), backoff.WithMaxElapsedTime(0))
+	if ctx.Err() != nil && err != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil && last != nil {
 		return last
 	}

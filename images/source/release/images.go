@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -104,6 +105,9 @@ func (s *Source) fetchContainers(ctx context.Context, needs map[string]string, o
 
 // passing says that an error may pass by itself: the connection was cut, or the registry was in trouble.
 func passing(err error) bool {
+	if errors.As(err, new(*fs.PathError)) {
+		return false // this machine's disk
+	}
 	var network net.Error
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &network) ||
 		statusOf(err) >= 500 || strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) || strings.Contains(err.Error(), "nothing came for")

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/google/renameio/v2"
 	"sigs.k8s.io/yaml"
 )
@@ -285,6 +286,9 @@ func (f fetcher) size(ctx context.Context, url string) (size int64, err error) {
 		res, err := f.head(ctx, f.client, url)
 		if err == nil {
 			size = res.ContentLength
+		}
+		if err == nil && size < 0 {
+			err = backoff.Permanent(&ContentError{URL: url, Err: errors.New("the server does not say how long it is")})
 		}
 		return err
 	})

@@ -67,6 +67,8 @@ type Builder interface {
 	// Preflight checks, before any work and changing nothing, that the host can build.
 	Preflight(ctx context.Context, b Build) []check.Result
 	Build(ctx context.Context, b Build) (images.Image, error)
+	// Current says whether Build would leave the image as it is.
+	Current(ctx context.Context, b Build) (bool, error)
 	// Cloud makes a disk for other hypervisors in the folder dir, in several formats.
 	Cloud(ctx context.Context, b Build, dir string) ([]images.File, error)
 	// Leftovers names what killed builds of the image left, and Sweep removes it.

@@ -97,9 +97,8 @@ func build(ctx context.Context, f *factory.Factory, b factory.Build, format ui.F
 // would be useless without it.
 func refuseStranding(ctx context.Context, f *factory.Factory, builder factory.Builder, force bool) error {
 	name := f.Settings().Image.Name
-	img, err := f.Images().Get(ctx, name)
-	if err == nil && !force {
-		if why, err := builder.Outdated(ctx, img); err == nil && why == "" {
+	if !force {
+		if current, err := builder.Current(ctx, factory.Build{Name: name}); err == nil && current {
 			return nil // it stays as it is
 		}
 	}

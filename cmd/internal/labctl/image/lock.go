@@ -144,10 +144,10 @@ func checkLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 		now.Debian.Mirror = have.Debian.Mirror // a build takes the lock's
 	}
 	differences := have.Differences(now)
-	newer, err := upstream.Newer(ctx)
-	if err != nil {
+	newer, newerErr := upstream.Newer(ctx)
+	if newerErr != nil {
 		// A mirror need not know what is newest.
-		f.UI().Note("what is newer is not known: %v", err)
+		f.UI().Note("what is newer is not known: %v", newerErr)
 	}
 	code := cli.OK
 	if len(differences)+len(newer) > 0 {
@@ -158,7 +158,7 @@ func checkLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 			Schema      string            `json:"schema"`
 			File        string            `json:"file"`
 			Differences []string          `json:"differences"`
-			Newer       map[string]string `json:"newer"`
+			Newer       map[string]string `json:"newer,omitempty"` // left out where it is not known
 		}{ui.Schema("image-lock-check"), file, append([]string{}, differences...), newer}); err != nil {
 			return err
 		}
@@ -170,7 +170,10 @@ func checkLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 	for _, part := range slices.Sorted(maps.Keys(newer)) {
 		f.UI().Print("%s: %s has been released; this labctl is made for %s", part, newer[part], versionIn(now, part))
 	}
-	if code == cli.OK {
+	switch {
+	case code == cli.OK && newerErr != nil:
+		f.UI().Print("%s has what upstream has now", file)
+	case code == cli.OK:
 		f.UI().Print("%s has what upstream has now, and nothing newer is released", file)
 	}
 	return cli.Exit(code)

@@ -170,6 +170,16 @@ func (b *builder) Build(ctx context.Context, o factory.Build) (images.Image, err
 	return build.Build(ctx, options)
 }
 
+// Current implements factory.Builder.
+func (b *builder) Current(ctx context.Context, o factory.Build) (bool, error) {
+	options, err := b.with(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	_, current, err := build.Status(ctx, options)
+	return current, err
+}
+
 // Cloud implements factory.Builder.
 func (b *builder) Cloud(ctx context.Context, o factory.Build, dir string) ([]images.File, error) {
 	options, err := b.with(ctx, o)
