@@ -73,10 +73,8 @@ func Build(ctx context.Context, opts Options) (images.Image, error) {
 	if err := layout.CheckName("image", opts.Name); err != nil {
 		return images.Image{}, err
 	}
-	for _, dir := range []string{opts.Home.State, opts.Home.Images(), opts.Home.Locks(), opts.Home.Cache, opts.Home.Stages()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return images.Image{}, err
-		}
+	if err := opts.begin(); err != nil {
+		return images.Image{}, err
 	}
 	lock := opts.imageLock()
 	if ok, err := lock.TryLock(); err != nil {
@@ -107,6 +105,16 @@ func Build(ctx context.Context, opts Options) (images.Image, error) {
 		return images.Image{}, err
 	}
 	return s.image, stage.Run(ctx, s, opts.Sink, stages...)
+}
+
+// begin makes the folders that every build works in.
+func (o Options) begin() error {
+	for _, dir := range []string{o.Home.State, o.Home.Images(), o.Home.Locks(), o.Home.Cache, o.Home.Stages()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isThere finds the image that was made from the same recipe, unless it is to be made anew.

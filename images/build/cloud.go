@@ -51,10 +51,8 @@ func Cloud(ctx context.Context, opts Options, dir string) ([]images.File, error)
 	if err := layout.CheckName("image", opts.Name); err != nil {
 		return nil, err
 	}
-	for _, folder := range []string{opts.Home.State, opts.Home.Locks(), opts.Home.Cache, opts.Home.Stages()} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return nil, err
-		}
+	if err := opts.begin(); err != nil {
+		return nil, err
 	}
 	s, err := newState(opts)
 	if err != nil {

@@ -196,14 +196,14 @@ func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func
 			l.Files = append(l.Files, LockedFile{Part: release.part, Version: s.Pins.Release.Parts[release.part].Version, URL: url, Bytes: size, SHA256: want})
 		}
 	}
-	core, err := s.fetch.text(ctx, s.at(s.core()))
+	core, err := s.manifests(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l.Files = append(l.Files, LockedFile{Part: "argocd", Version: s.Pins.Release.Parts["argocd"].Version, URL: s.core(), Bytes: int64(core.Len()), SHA256: digestBytes(core.Bytes())})
-	names, err := namesOf(core.Bytes())
+	l.Files = append(l.Files, LockedFile{Part: "argocd", Version: s.Pins.Release.Parts["argocd"].Version, URL: s.core(), Bytes: int64(len(core)), SHA256: digestBytes(core)})
+	names, err := namesOf(core)
 	if err != nil {
-		return nil, &ContentError{URL: s.at(s.core()), Err: err}
+		return nil, err
 	}
 	for _, name := range append(names, s.Pins.Images.Lab...) {
 		progress(name)

@@ -34,12 +34,7 @@ func oneInstance(f *factory.Factory, cmd *cobra.Command, c change) *cobra.Comman
 	var format ui.Format
 	cmd.Flags().BoolVar(&all, "all", false, c.verb+" every instance")
 	ui.AddFormat(cmd, &format)
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return cli.OneArg("the name of an instance")(cmd, args)
-	}
+	cmd.Args = cli.OptionalArg("the name of an instance")
 	cmd.ValidArgsFunction = f.CompleteOneInstance
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name := ""

@@ -7,8 +7,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +35,7 @@ import (
 	"github.com/cgoa-labs/labctl/bootstrap/k3s"
 	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/source"
+	"github.com/cgoa-labs/labctl/images/store"
 	"github.com/cgoa-labs/labctl/images/versions"
 )
 
@@ -68,11 +68,11 @@ func (h *Host) Release(project, version, sums string, files map[string]string) e
 	base := "/" + project + "/releases/download/" + version + "/"
 	var list bytes.Buffer
 	for name, file := range files {
-		digest, err := digestFile(file)
+		described, err := store.HashFile(context.Background(), file)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&list, "%s  %s\n", digest, name)
+		fmt.Fprintf(&list, "%s  %s\n", described.SHA256, name)
 		h.files[base+name] = file
 	}
 	for _, file := range files {
@@ -326,15 +326,4 @@ func selfExtracting(root, file, corednsImage string) (err error) {
 		return err
 	}
 	return errors.Join(add(filepath.Join(root, "usr/local/bin/k3s"), "bin/k3s"), w.Close(), compressed.Close())
-}
-
-func digestFile(file string) (string, error) {
-	in, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer in.Close()
-	sum := sha256.New()
-	_, err = io.Copy(sum, in)
-	return hex.EncodeToString(sum.Sum(nil)), err
 }
