@@ -40,13 +40,12 @@ func TestKills(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("SEED=%d", seed)
+	t.Cleanup(tidy)
 	must(t, boot, "up", name)
 	work := 0
 	for i := range kills() {
 		// The work that must not be lost is new each time.
-		if statusOf(t, name).Power != provision.Running {
-			must(t, boot, "start", name)
-		}
+		usable(t, name)
 		work++
 		must(t, quick, "ssh", name, "--", fmt.Sprintf("echo %d > /root/work && sync", work))
 		command := [][]string{{"up", name}, {"stop", name}, {"start", name}, {"reset", "--vm", "-i", name, "--keep", "--yes"}, {"reset", "--vm", "-i", name, "--yes"}}[random.IntN(5)]
@@ -125,6 +124,14 @@ func kept(t *testing.T, name string) map[string]bool {
 	return all
 }
 
+// usable starts an instance that is off, or whose making anew was interrupted: a machine may run in its place, but none that can be worked in.
+func usable(t *testing.T, name string) {
+	t.Helper()
+	if st := statusOf(t, name); st.Power != provision.Running || st.Waiting != nil {
+		must(t, boot, "start", name)
+	}
+}
+
 // lookAfter runs the command again where it may not have ended, and looks for the learner's work.
 func lookAfter(t *testing.T, name string, command []string, work int, before map[string]bool, ended bool) {
 	t.Helper()
@@ -133,9 +140,7 @@ func lookAfter(t *testing.T, name string, command []string, work int, before map
 	if !reset && !ended {
 		must(t, boot, command...)
 	}
-	if statusOf(t, name).Power != provision.Running {
-		must(t, boot, "start", name)
-	}
+	usable(t, name)
 	res := cli(t, quick, "ssh", name, "--", "cat /root/work")
 	mine := res.code == 0 && strings.TrimSpace(res.stdout) == fmt.Sprint(work)
 	if !reset {

@@ -76,8 +76,14 @@ func run(m *testing.M) int {
 	return code
 }
 
+// tidy removes what a test that failed left, so that the next one does not fail because of it.
+func tidy() { _ = vacate() }
+
 // clean removes the state home and every machine in it.
-func clean() error {
+func clean() error { return errors.Join(vacate(), os.RemoveAll(state)) }
+
+// vacate removes every machine in the state home, and leaves its images.
+func vacate() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var errs []error
@@ -89,7 +95,7 @@ func clean() error {
 			errs = append(errs, fmt.Errorf("%w: %s", err, out))
 		}
 	}
-	return errors.Join(append(errs, os.RemoveAll(state))...)
+	return errors.Join(errs...)
 }
 
 func downs() [][]string {
@@ -219,6 +225,7 @@ const (
 
 func TestLearner(t *testing.T) {
 	const name = "proof"
+	t.Cleanup(tidy)
 	t.Run("up", func(t *testing.T) {
 		res := must(t, boot, "up", name)
 		require.Contains(t, res.stdout, "verify --lab ci", "the next commands are shown")
