@@ -197,6 +197,32 @@ func (d *fakeDriver) Renew(ctx context.Context, spec provision.Spec, keep string
 	return d.save(before)
 }
 
+// pool keeps the fake driver's spares apart from its instances.
+func (d *fakeDriver) pool() *fakeDriver {
+	return &fakeDriver{home: layout.Home{State: filepath.Join(d.home.State, "pool")}}
+}
+
+func (d *fakeDriver) MakeSpare(ctx context.Context, spec provision.Spec, ready func(context.Context, provision.Endpoint) error, progress func(string)) error {
+	err := d.Create(ctx, spec)
+	var ep provision.Endpoint
+	if err == nil {
+		ep, err = d.Start(ctx, spec.Name, progress)
+	}
+	if err == nil {
+		err = ready(ctx, ep)
+	}
+	st, statusErr := d.Status(ctx, spec.Name)
+	if err := errors.Join(err, statusErr, d.Delete(ctx, spec.Name)); err != nil {
+		return err
+	}
+	st.Spec.Spare = true
+	return d.pool().save(st)
+}
+
+func (d *fakeDriver) Spares(ctx context.Context) ([]provision.Status, error) {
+	return d.pool().List(ctx)
+}
+
 func (d *fakeDriver) Stop(ctx context.Context, name string) error {
 	st, err := d.Status(ctx, name)
 	if err != nil {
@@ -207,7 +233,7 @@ func (d *fakeDriver) Stop(ctx context.Context, name string) error {
 }
 
 func (d *fakeDriver) Delete(_ context.Context, name string) error {
-	return os.RemoveAll(string(d.home.Instance(name)))
+	return errors.Join(os.RemoveAll(string(d.home.Instance(name))), os.RemoveAll(string(layout.Home{State: filepath.Join(d.home.State, "pool")}.Instance(name))))
 }
 
 func (d *fakeDriver) Status(_ context.Context, name string) (provision.Status, error) {

@@ -29,6 +29,8 @@ type Spec struct {
 	Cold bool `json:"cold,omitempty"`
 	// Freezable keeps the guest's memory in a file, so that Freezer.Freeze can save it.
 	Freezable bool `json:"freezable,omitempty"`
+	// Spare is an instance that nobody has yet; see Sparer.
+	Spare bool `json:"spare,omitempty"`
 }
 
 // Power is whether an instance's machine runs.
@@ -153,6 +155,17 @@ type Renewer interface {
 	// back, and the error is a *RenewError. In the end it is removed, or with keep goes on as a stopped instance of that name, with
 	// its memory kept.
 	Renew(ctx context.Context, spec Spec, keep string, ready func(context.Context, Endpoint) error, progress func(stage string)) error
+}
+
+// Sparer is a Driver that keeps instances ready that nobody has yet. Its Create, and with it Renew, takes one of the wanted shape where there
+// is one, whose guest only has to learn its new name.
+type Sparer interface {
+	Driver
+	// MakeSpare makes and starts an instance of spec under a name that is free, calls ready when it answers, and lets its guest stand still
+	// from then on. Nothing of it stays where anything fails; what an interrupted one left is a leftover.
+	MakeSpare(ctx context.Context, spec Spec, ready func(context.Context, Endpoint) error, progress func(stage string)) error
+	// Spares are those that can be taken, by name. List leaves them out; Delete removes them as it does others.
+	Spares(ctx context.Context) ([]Status, error)
 }
 
 // Info describes a driver.

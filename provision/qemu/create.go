@@ -36,9 +36,15 @@ func (d *Driver) create(ctx context.Context, spec provision.Spec) error {
 	var none *provision.NotFoundError
 	var broken *provision.BrokenError
 	switch {
+	case err == nil && rec.Spec.Spare:
+		return &provision.ConflictError{Name: spec.Name, What: "the name", Have: "a spare's", Want: "free"}
 	case err == nil && rec.Complete:
 		return d.reshape(ctx, rec, spec)
-	case err == nil, errors.As(err, &none):
+	case errors.As(err, &none):
+		if taken, err := d.take(ctx, spec); taken || err != nil {
+			return err
+		}
+	case err == nil:
 	case errors.As(err, &broken) && d.unused(spec.Name):
 	default:
 		return err
@@ -92,9 +98,7 @@ func (d *Driver) begin(ctx context.Context, spec provision.Spec) (state.Record, 
 	rec := state.Record{
 		Driver: Name, Spec: spec, PortChosen: spec.SSHPort == 0, Created: time.Now().UTC(), MachineID: hex.EncodeToString(id), Machine: machine,
 	}
-	if before, err := d.store.LoadFrom(spec.Name, d.home.Before(spec.Name)); err == nil && rec.PortChosen {
-		rec.Spec.SSHPort = before.Spec.SSHPort // what people have written down should still lead there
-	}
+	rec.Spec.SSHPort = d.keptPort(spec)
 	if err := os.MkdirAll(string(d.home.Instance(spec.Name)), 0o700); err != nil {
 		return rec, fmt.Errorf("make the instance's folder: %w", err)
 	}

@@ -83,6 +83,8 @@ type machine struct {
 	root  string
 	guest *identity.Guest
 	ssh   net.Listener
+	// added is the port that takes the place of ssh.
+	added net.Listener
 
 	mu      sync.Mutex
 	serving bool
@@ -129,9 +131,10 @@ func (m *machine) option(name string) (values []string) {
 }
 
 var (
-	pathPattern   = regexp.MustCompile(`path=([^,]+)`)
-	memoryPattern = regexp.MustCompile(`mem-path=([^,]+)`)
-	portPattern   = regexp.MustCompile(`127\.0\.0\.1:(\d+)-`)
+	pathPattern    = regexp.MustCompile(`path=([^,]+)`)
+	memoryPattern  = regexp.MustCompile(`mem-path=([^,]+)`)
+	forwardPattern = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	portPattern    = regexp.MustCompile(`127\.0\.0\.1:(\d+)-`)
 )
 
 func (m *machine) boot() error {
@@ -181,7 +184,12 @@ func (m *machine) boot() error {
 		}
 		go m.monitor(listener)
 	}
-	m.root = filepath.Join(filepath.Dir(console), guestRoot)
+	// The folder may get another name while the machine runs.
+	folder, err := syscall.Open(filepath.Dir(console), syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	m.root = fmt.Sprintf("/proc/self/fd/%d/%s", folder, guestRoot)
 	for _, dir := range []string{"etc/ssh", "root"} {
 		if err := os.MkdirAll(filepath.Join(m.root, dir), 0o755); err != nil {
 			return err
@@ -189,7 +197,6 @@ func (m *machine) boot() error {
 	}
 	m.guest = &identity.Guest{Root: m.root, System: m, Runner: m}
 	port, _ := strconv.Atoi(portPattern.FindStringSubmatch(m.option("-netdev")[0])[1])
-	var err error
 	// As with QEMU, connections are taken from the start, whether the guest serves or not.
 	if m.ssh, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
 		return fmt.Errorf("Could not set up host forwarding rule: %w", err)
@@ -219,7 +226,10 @@ func (m *machine) monitor(listener net.Listener) {
 		for lines := bufio.NewScanner(conn); lines.Scan(); {
 			var cmd struct {
 				Execute, ID string
-				Arguments   struct{ URI string }
+				Arguments   struct {
+					URI     string
+					Command string `json:"command-line"`
+				}
 			}
 			_ = json.Unmarshal(lines.Bytes(), &cmd)
 			reply := "{}"
@@ -249,6 +259,9 @@ func (m *machine) monitor(listener net.Listener) {
 				m.mu.Lock()
 				reply = fmt.Sprintf(`{"status": %q}`, m.migration)
 				m.mu.Unlock()
+			case "human-monitor-command":
+				said, _ := json.Marshal(m.forward(cmd.Arguments.Command))
+				reply = string(said)
 			case "cont":
 				m.state = "running"
 				m.wake.Do(func() { close(m.woken) })
@@ -265,6 +278,28 @@ func (m *machine) monitor(listener net.Listener) {
 		}
 		conn.Close()
 	}
+}
+
+// forward changes the ports that lead to the guest. As with QEMU, a new one that went well is not worth a word.
+func (m *machine) forward(command string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	port := forwardPattern.FindString(command)
+	if strings.HasPrefix(command, "hostfwd_remove ") {
+		m.ssh.Close()
+		m.ssh = m.added
+		return "host forwarding rule for " + port + " removed\r\n"
+	}
+	listener, err := net.Listen("tcp", port)
+	if err != nil || does("no-forward") {
+		return "could not set up host forwarding rule '" + port + "'\r\n"
+	}
+	if m.added = listener; m.serving {
+		if _, err := sshtest.Start(listener, m.read("etc/ssh/ssh_host_ed25519_key"), m.authorized); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
 }
 
 // devices is the whole device state of a fake machine.

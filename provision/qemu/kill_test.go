@@ -58,6 +58,9 @@ func act() int {
 			keep = "ada-old"
 		}
 		err = d.Renew(ctx, o.Spec, keep, func(context.Context, provision.Endpoint) error { return nil }, nil)
+	case "spare":
+		o.Spec.Name = "spare-1"
+		err = d.MakeSpare(ctx, o.Spec, func(context.Context, provision.Endpoint) error { return nil }, nil)
 	case "delete":
 		err = d.Delete(ctx, o.Spec.Name)
 	}

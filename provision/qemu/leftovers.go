@@ -40,7 +40,10 @@ func (d *Driver) Leftovers(context.Context) ([]provision.Leftover, error) {
 		}
 		dir := string(d.home.Instance(e.Name))
 		var broken *provision.BrokenError
+		why := d.strayedSpare(e)
 		switch {
+		case why != "":
+			left = append(left, provision.Leftover{Kind: kindFolder, Path: dir, Why: why})
 		case e.Err == nil && !e.Record.Complete:
 			left = append(left, provision.Leftover{Kind: kindFolder, Path: dir, Why: "half made: making the instance was interrupted"})
 		case errors.As(e.Err, &broken) && d.unused(e.Name) && d.unrecorded(e.Name):
@@ -98,10 +101,21 @@ func (d *Driver) strayProcesses(owned map[string]state.Entry) ([]provision.Lefto
 		return nil, err
 	}
 	var left []provision.Leftover
+	started := map[string]state.Entry{}
+	for _, e := range owned {
+		if r := e.Record.Run; r != nil && r.Folder != "" {
+			started[r.Folder] = e
+		}
+	}
 	for _, f := range found {
 		dir, _ := argv.Owner(f.Argv, d.home.Instances())
 		name := filepath.Base(string(dir))
 		e, ok := owned[name]
+		if !ok {
+			// One that was a spare shows the folder that it was started in.
+			e, ok = started[name]
+			name = e.Name
+		}
 		if !ok {
 			left = append(left, provision.Leftover{Kind: kindProcess, Path: string(dir), PID: f.PID, Why: "a machine without an instance"})
 			continue
@@ -224,7 +238,11 @@ func (d *Driver) sweep(l provision.Leftover) error {
 		err = d.sweepProcess(name, l)
 	case l.Kind == kindFolder:
 		// Under the lock it is certain: a record that is complete, or a disk without one, is somebody's work.
-		if rec, loadErr := d.store.Load(name); loadErr == nil && !rec.Complete || loadErr != nil && d.unused(name) && d.unrecorded(name) {
+		rec, loadErr := d.store.Load(name)
+		switch {
+		case d.strayedSpare(state.Entry{Name: name, Record: rec, Err: loadErr}) != "":
+			err, gone = d.remove(name), true
+		case loadErr == nil && !rec.Complete || loadErr != nil && d.unused(name) && d.unrecorded(name):
 			err, gone = d.discard(name), true
 		}
 	default:

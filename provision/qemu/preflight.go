@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -46,7 +47,12 @@ func (d *Driver) Preflight(ctx context.Context, spec provision.Spec) []check.Res
 		ask("qemu-img", "qemu-img", d.imgBinary),
 		ask("accelerator", "how guests run", func() (string, error) { return d.checkAccelerator(ctx) }),
 		ask("state-folder", "the state folder", d.checkHome),
-		ask("memory", "free memory", func() (string, error) { return d.checkMemory(spec) }),
+		ask("memory", "free memory", func() (string, error) {
+			if spec.Name != "" && d.absent(spec.Name) && len(d.spares(spec)) > 0 {
+				return "a spare stands ready, which has its memory", nil
+			}
+			return d.checkMemory(spec)
+		}),
 		ask("disk", "free disk space", d.checkDisk),
 	}
 	if spec.Name == "" {
@@ -202,10 +208,18 @@ const growth = 1 << 30
 // Fits implements provision.Limited.
 func (d *Driver) Fits(_ context.Context, specs []provision.Spec) error {
 	var need, off int64
+	taken := map[string]bool{}
 	for _, spec := range specs {
 		rec, err := d.store.Load(spec.Name)
 		if _, running := d.process(spec.Name, rec.Run); err == nil && running {
 			continue
+		}
+		if d.absent(spec.Name) {
+			spares := slices.DeleteFunc(d.spares(spec), func(name string) bool { return taken[name] })
+			if len(spares) > 0 {
+				taken[spares[0]] = true // it has its memory
+				continue
+			}
 		}
 		need += int64(spec.MemoryMiB + overheadMiB)
 		off++

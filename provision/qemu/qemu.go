@@ -126,7 +126,9 @@ func (d *Driver) List(context.Context) ([]provision.Status, error) {
 	}
 	list := make([]provision.Status, 0, len(entries))
 	for _, e := range entries {
-		list = append(list, d.status(e))
+		if !e.Record.Spec.Spare && !d.halfTaken(e.Name) {
+			list = append(list, d.status(e))
+		}
 	}
 	return list, nil
 }
@@ -176,7 +178,7 @@ func (d *Driver) process(name string, run *state.Run) (host.Process, bool) {
 	}
 	found, err := host.Find(func(args []string) bool {
 		dir, ok := argv.Owner(args, d.home.Instances())
-		return ok && dir == d.home.Instance(name)
+		return ok && (dir == d.home.Instance(name) || run != nil && run.Folder != "" && dir == d.home.Instance(run.Folder))
 	})
 	if err != nil || len(found) == 0 {
 		return host.Process{}, false

@@ -107,13 +107,24 @@ func portLost(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "Could not set up host forwarding rule")
 }
 
+// What QEMU's monitor says of a machine that runs, and of one that stands still.
+const machineRuns, machineStands = "running", "paused"
+
 // adopt takes over the machine of a start that was interrupted, where it can still be talked to; otherwise it ends it and
 // says that nothing runs.
 func (d *Driver) adopt(ctx context.Context, rec *state.Record, p host.Process, progress func(string)) (host.Process, bool, error) {
 	if rec.Run != nil && rec.Suspended == nil {
 		status, err := d.machineStatus(ctx, rec.Spec.Name, 10*time.Second)
-		if err == nil && status == "running" {
-			progress("go on with the machine of a start that was interrupted")
+		how := "go on with the machine of a start that was interrupted"
+		if err == nil && status == machineStands && rec.Run.Parked {
+			how = "a spare that stood ready"
+			if err = d.monitor(ctx, rec.Spec.Name, "cont", nil); err == nil {
+				status = machineRuns
+			}
+		}
+		if err == nil && status == machineRuns {
+			progress(how)
+			rec.Run.Parked = false
 			return p, true, d.record(rec, p)
 		}
 		if ctx.Err() != nil {
@@ -145,7 +156,10 @@ func (d *Driver) bringUp(ctx context.Context, rec *state.Record, p host.Process,
 	if err != nil {
 		return stage, err
 	}
-	if stage = "the guest boots"; status == inMigrate {
+	switch stage = "the guest boots"; {
+	case rec.Run.Folder != "":
+		stage = "the guest goes on"
+	case status == inMigrate:
 		stage = "the guest resumes"
 		if rec.Fresh {
 			// A clone that does not answer soon is not worth waiting for: it can be booted.

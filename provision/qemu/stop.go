@@ -39,8 +39,8 @@ func (d *Driver) powerOff(ctx context.Context, rec state.Record) error {
 	name := rec.Spec.Name
 	p, running := d.process(name, rec.Run)
 	switch {
-	case running && rec.Suspended != nil:
-		// It stands still since its memory was saved, and has nothing more to say.
+	case running && (rec.Suspended != nil || rec.Run != nil && rec.Run.Parked):
+		// It stands still since its memory was saved, or is a spare, and has nothing more to say.
 		if err := d.end(name, p); err != nil {
 			return err
 		}

@@ -108,7 +108,7 @@ func (d *Driver) roomForMemory(memoryMiB int) error {
 // wake lets a guest go on that stands still.
 func (d *Driver) wake(ctx context.Context, name string) error {
 	status, err := d.machineStatus(ctx, name, 10*time.Second)
-	if err != nil || status == "running" {
+	if err != nil || status == machineRuns {
 		return err
 	}
 	return d.monitor(ctx, name, "cont", nil)

@@ -60,6 +60,10 @@ type Run struct {
 	HostBoot   string `json:"hostBoot,omitempty"`
 	// Ready says that the guest took its identity and that SSH answered.
 	Ready bool `json:"ready"`
+	// Parked says that the guest of a spare stands still, with all done that can be done before it is known whose it will be.
+	Parked bool `json:"parked,omitempty"`
+	// Folder is the name of the folder that the machine was started in, where the instance has another since: it was a spare.
+	Folder string `json:"folder,omitempty"`
 }
 
 // Store reads and writes the records below one state home.

@@ -78,7 +78,7 @@ func New(f *factory.Factory) *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
-	add(instances, up.New(f, nil), session.NewStatus(f), session.NewSSH(f), session.NewStop(f), session.NewStart(f), session.NewDown(f), session.NewGC(f), up.NewCards(f))
+	add(instances, up.New(f, nil), session.NewStatus(f), session.NewSSH(f), session.NewStop(f), session.NewStart(f), session.NewDown(f), session.NewGC(f), up.NewPool(f), up.NewCards(f))
 	add(labs, lab.New(f, author.NewNew(f), author.NewTest(f)), guide.New(f), guide.NewHint(f), lab.NewVerify(f), lab.NewSolve(f), lab.NewReset(f, anew(f)), lab.NewReport(f))
 	add(images, image.New(f), bundle.New(f))
 	add(other, doctor.New(f), about.NewConfig(f), about.NewVersion(f))

@@ -107,10 +107,21 @@ func (m Machine) Args() []string {
 	), append(m.disks(),
 		"-device", "virtio-blk-pci,drive=root,disable-legacy=on,addr=0x5",
 		// restrict=on: the guest reaches neither this host nor anything behind it; the forwarded port still works.
-		"-netdev", fmt.Sprintf("user,id=n0,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:22", m.SSHPort),
+		"-netdev", "user,id="+network+",ipv6=off,restrict=on,hostfwd="+hostSide(m.SSHPort)+guestSide,
 		"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:6c:61:62,romfile=,disable-legacy=on,addr=0x6",
 	)...)
 }
+
+// network is the id of the guest's network, and guestSide its end of the forwarded port.
+const network, guestSide = "n0", "-10.0.2.15:22"
+
+func hostSide(port int) string { return fmt.Sprintf("tcp:127.0.0.1:%d", port) }
+
+// AddForward is the monitor's command, one for people, that forwards one more port to a running guest; RemoveForward takes one back.
+func AddForward(port int) string { return "hostfwd_add " + network + " " + hostSide(port) + guestSide }
+
+// RemoveForward takes back a port that leads to the guest.
+func RemoveForward(port int) string { return "hostfwd_remove " + network + " " + hostSide(port) }
 
 // disks are the block nodes, each standing on the one before.
 func (m Machine) disks() []string {

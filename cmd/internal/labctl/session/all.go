@@ -94,6 +94,9 @@ func downAll(ctx context.Context, f *factory.Factory, yes bool, format ui.Format
 	if err != nil {
 		return err
 	}
+	if err := removeSpares(ctx, driver, progress); err != nil {
+		return err
+	}
 	left, err := driver.Leftovers(ctx)
 	if err == nil && len(left) > 0 && ctx.Err() == nil {
 		if err = driver.Sweep(ctx, left); err == nil {
@@ -105,6 +108,24 @@ func downAll(ctx context.Context, f *factory.Factory, yes bool, format ui.Format
 	}
 	progress.Close()
 	return showAll(ctx, f, removal, names, failed, left, progress, format)
+}
+
+// removeSpares removes what stands ready and has nobody's work in it.
+func removeSpares(ctx context.Context, driver provision.Driver, progress *ui.Progress) error {
+	sparer, ok := driver.(provision.Sparer)
+	if !ok || ctx.Err() != nil {
+		return nil
+	}
+	spares, err := sparer.Spares(ctx)
+	if err != nil {
+		return fmt.Errorf("list the spares: %w", err)
+	}
+	for _, st := range spares {
+		if err := removal.run(ctx, driver, st, progress); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // removeAll removes instances by way of the fleet's stack where there is one, so that it knows. A stack that cannot be worked with keeps no

@@ -130,7 +130,7 @@ func NewDown(f *factory.Factory) *cobra.Command {
 		Short: "Remove an instance with all work in it",
 		Long: `Stop an instance and remove its disk, with all work in it. This cannot be undone.
 
-With --all every instance goes, and what killed commands left over; it ends by looking whether anything is left.`,
+With --all every instance goes, every spare, and what killed commands left over; it ends by looking whether anything is left.`,
 		Example: "  labctl down alice\n  labctl down alice --yes\n  labctl down --all",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if all && len(args) > 0 {

@@ -60,14 +60,26 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 	for _, st := range all {
 		list = append(list, listedOf(f, driver, st))
 	}
+	spares := 0
+	if sparer, ok := driver.(provision.Sparer); ok && name == "" {
+		ready, err := sparer.Spares(ctx)
+		if err != nil {
+			return fmt.Errorf("list the spares: %w", err)
+		}
+		spares = len(ready)
+	}
 	if format == ui.JSON {
 		return f.UI().JSON(struct {
 			Schema    string        `json:"schema"`
 			Instances []listed      `json:"instances"`
 			Images    []image.Parts `json:"images"`
-		}{ui.Schema("status"), list, imagesOf(ctx, f, all)})
+			Spares    int           `json:"spares,omitempty"`
+		}{ui.Schema("status"), list, imagesOf(ctx, f, all), spares})
 	}
 	u := f.UI()
+	if spares > 0 {
+		u.Note("spares that stand ready: %d; `labctl pool` lists them", spares)
+	}
 	if len(all) == 0 {
 		u.Note("there is no instance yet; `labctl up` makes one")
 		return nil

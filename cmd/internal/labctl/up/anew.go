@@ -90,10 +90,7 @@ func Anew(ctx context.Context, f *factory.Factory, o AnewOptions) error {
 				if err := may.Save(f.Home().Instance(b.name)); err != nil {
 					return err
 				}
-				return stage.Run(ctx, b, progress.Sink(""),
-					stage.Stage[bringUp]{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
-					stage.Stage[bringUp]{Name: "labs", Run: labsStage},
-				)
+				return b.settle(ctx)
 			}, detail)
 		},
 	})

@@ -240,6 +240,14 @@ func (b *bringUp) run(ctx context.Context) error {
 	)
 }
 
+// settle waits until an instance that answers is ready, and puts the labs into it.
+func (b *bringUp) settle(ctx context.Context) error {
+	return stage.Run(ctx, b, b.progress.Sink(b.prefix),
+		stage.Stage[bringUp]{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
+		stage.Stage[bringUp]{Name: "labs", Run: labsStage},
+	)
+}
+
 func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
 	if err := b.driver.Create(ctx, b.spec); err != nil {
 		return err
