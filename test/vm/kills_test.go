@@ -20,47 +20,65 @@ import (
 	"github.com/cgoa-labs/labctl/provision"
 )
 
-// kills is how often a command is killed in `make proof`, and a few times in `make test`.
-func kills() int {
-	if os.Getenv("PROOF") == "all" {
-		return 50
-	}
-	return 2
+// kill is one command that does not come to its end: labctl, or the guest's QEMU, is killed some time after it began.
+type kill struct {
+	command []string
+	delay   time.Duration
+	victim  string
 }
 
-// TestKills kills labctl, or the guest's QEMU, at random moments of its commands. Whatever was interrupted, the same command again must come to an
-// end, the learner's work must be there, and nothing may be left over. SEED repeats a run.
-func TestKills(t *testing.T) {
-	const name = "killed"
+// everyday are the kills of `make test`: while an instance that is off is started, and while one is ready in the place of another, which waits.
+func everyday(name string) []kill {
+	return []kill{
+		{[]string{"up", name}, 2500 * time.Millisecond, "labctl"},
+		{[]string{"reset", "--vm", "-i", name, "--yes"}, 8 * time.Second, "labctl"},
+	}
+}
+
+// random are the kills of `make proof`. SEED repeats a run.
+func random(t *testing.T, name string) (all []kill) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("SEED"); s != "" {
 		var err error
 		seed, err = strconv.ParseUint(s, 10, 64)
 		require.NoError(t, err)
 	}
-	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("SEED=%d", seed)
+	source := rand.New(rand.NewPCG(seed, 0))
+	commands := [][]string{{"up", name}, {"stop", name}, {"start", name}, {"reset", "--vm", "-i", name, "--keep", "--yes"}, {"reset", "--vm", "-i", name, "--yes"}}
+	for range 50 {
+		k := kill{commands[source.IntN(len(commands))], time.Duration(source.Int64N(int64(9 * time.Second))), "labctl"}
+		if source.IntN(4) == 0 {
+			k.victim = "QEMU"
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+// TestKills kills labctl, or the guest's QEMU, in the middle of its commands. Whatever was interrupted, the same command again must come to an
+// end, the learner's work must be there, and nothing may be left over.
+func TestKills(t *testing.T) {
+	const name = "killed"
+	kills := everyday(name)
+	if os.Getenv("PROOF") == "all" {
+		kills = random(t, name)
+	}
 	t.Cleanup(tidy)
 	must(t, boot, "up", name)
 	work := 0
-	for i := range kills() {
+	for i, k := range kills {
 		// The work that must not be lost is new each time.
 		usable(t, name)
 		work++
 		must(t, quick, "ssh", name, "--", fmt.Sprintf("echo %d > /root/work && sync", work))
-		command := [][]string{{"up", name}, {"stop", name}, {"start", name}, {"reset", "--vm", "-i", name, "--keep", "--yes"}, {"reset", "--vm", "-i", name, "--yes"}}[random.IntN(5)]
-		if command[0] == "up" || command[0] == "start" {
+		if k.command[0] == "up" || k.command[0] == "start" {
 			must(t, quick, "stop", name)
 		}
-		delay := time.Duration(random.Int64N(int64(9 * time.Second)))
-		victim := "labctl"
-		if random.IntN(4) == 0 {
-			victim = "QEMU"
-		}
-		t.Logf("%d: %s killed after %s of %s", i, victim, delay.Round(10*time.Millisecond), strings.Join(command, " "))
+		t.Logf("%d: %s killed after %s of %s", i, k.victim, k.delay.Round(10*time.Millisecond), strings.Join(k.command, " "))
 		before := kept(t, name)
-		ended := killDuring(t, name, delay, victim, command)
-		lookAfter(t, name, command, work, before, ended)
+		ended := killDuring(t, name, k)
+		lookAfter(t, name, k.command, work, before, ended)
 	}
 	must(t, boot, "down", "--all", "--yes")
 	must(t, quick, "doctor")
@@ -71,19 +89,19 @@ func TestKills(t *testing.T) {
 	require.Equal(t, 1, none.ExitCode())
 }
 
-// killDuring runs a command and kills it, or the instance's QEMU, after delay. It says whether the command had come to its end by then.
-func killDuring(t *testing.T, name string, delay time.Duration, victim string, command []string) (ended bool) {
+// killDuring runs a command until its victim is killed. It says whether the command had come to its end by then.
+func killDuring(t *testing.T, name string, k kill) (ended bool) {
 	t.Helper()
-	cmd := exec.Command(labctl, append([]string{"--state-dir", state}, command...)...)
+	cmd := exec.Command(labctl, append([]string{"--state-dir", state}, k.command...)...)
 	require.NoError(t, cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	select {
 	case err := <-done:
 		return err == nil
-	case <-time.After(delay):
+	case <-time.After(k.delay):
 	}
-	if victim == "QEMU" {
+	if k.victim == "QEMU" {
 		if pid := recordedPID(name); pid > 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -91,7 +109,7 @@ func killDuring(t *testing.T, name string, delay time.Duration, victim string, c
 		case err := <-done:
 			return err == nil
 		case <-time.After(boot):
-			t.Fatalf("labctl %s does not end after its QEMU was killed", strings.Join(command, " "))
+			t.Fatalf("labctl %s does not end after its QEMU was killed", strings.Join(k.command, " "))
 		}
 	}
 	_ = cmd.Process.Kill()

@@ -61,7 +61,8 @@ trap '"$1" down far --yes' EXIT
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, lastLines(string(out), 60))
+	t.Log(lastLines(string(out), 80))
+	require.NoError(t, err)
 	require.Contains(t, string(out), "lab ci: 8 of 8 steps passed")
 	entries, err := os.ReadDir(filepath.Join(dir, "data", "labctl", "instances"))
 	require.NoError(t, err)

@@ -292,7 +292,6 @@ func TestLearner(t *testing.T) {
 	})
 	t.Run("made anew", func(t *testing.T) { anew(t, name) })
 	t.Run("a new lab", func(t *testing.T) { newLab(t, name) })
-	t.Run("testbed", func(t *testing.T) { inTestbed(t) })
 	t.Run("QEMU killed", func(t *testing.T) {
 		must(t, quick, "ssh", name, "--", "echo kept > /root/work && sync")
 		require.NoError(t, syscall.Kill(statusOf(t, name).PID, syscall.SIGKILL))
@@ -351,10 +350,17 @@ func anew(t *testing.T, name string) {
 	const identity = "cat /etc/machine-id /etc/ssh/ssh_host_ed25519_key.pub"
 	must(t, quick, "ssh", name, "--", "echo kept > /root/before; echo kept > /dev/shm/before")
 	before, old := statusOf(t, name), must(t, quick, "ssh", name, "--", identity).stdout
+	// A spare takes its place, and its port.
+	var pool struct{ Spares []provision.Status }
+	require.NoError(t, json.Unmarshal([]byte(must(t, boot, "pool", "--size", "1", "-o", "json").stdout), &pool))
+	require.Len(t, pool.Spares, 1)
+	must(t, quick, "doctor")
 	var doc struct{ Kept provision.Status }
 	require.NoError(t, json.Unmarshal([]byte(must(t, boot, "reset", "--vm", "-i", name, "--keep", "--yes", "-o", "json").stdout), &doc))
 	require.True(t, doc.Kept.Suspended)
 	require.Equal(t, before.Spec.SSHPort, statusOf(t, name).Spec.SSHPort)
+	require.Equal(t, pool.Spares[0].PID, statusOf(t, name).PID, "the spare was taken")
+	require.Equal(t, name+"\n", must(t, quick, "ssh", name, "--", "hostname").stdout)
 	require.NotEqual(t, old, must(t, quick, "ssh", name, "--", identity).stdout)
 	require.NotZero(t, cli(t, quick, "ssh", name, "--", "cat /root/before").code, "nothing of the old one is in the new")
 	for _, p := range proofs {
@@ -369,7 +375,8 @@ func anew(t *testing.T, name string) {
 	must(t, quick, "doctor")
 }
 
-// newLab begins a lab in a copy of the source tree, and proves it beside the others.
+// newLab begins a lab in a copy of the source tree, and proves it in a testbed, and beside the others in a real guest. `make proof` tries the others
+// in a testbed too, with every answer.
 func newLab(t *testing.T, name string) {
 	tree := t.TempDir()
 	copied, err := exec.Command("sh", "-c", `cd ../.. && git ls-files -z --cached --others --exclude-standard | tar --null -cT - | tar -xC "$1"`, "sh", tree).CombinedOutput()
@@ -378,36 +385,24 @@ func newLab(t *testing.T, name string) {
 	require.Equal(t, 2, cli(t, quick, "lab", "new", "hello", "--tree", tree).code, "it is there already")
 	var doc struct {
 		Labs []struct {
-			Tests bool
-			Table proof.Table
+			Tests          bool
+			Testbed, Table proof.Table
 		}
 	}
-	res := must(t, boot, "lab", "test", filepath.Join(tree, "labs/catalog/hello"), "--sample", "-i", name, "-o", "json")
+	res := must(t, boot, "lab", "test", filepath.Join(tree, "labs/catalog/hello"), "--sample", "--testbed", "-i", name, "-o", "json")
 	require.NoError(t, json.Unmarshal([]byte(res.stdout), &doc))
 	require.Len(t, doc.Labs, 1)
 	require.True(t, doc.Labs[0].Tests)
-	require.Len(t, doc.Labs[0].Table.Rows, 2)
-	for _, row := range doc.Labs[0].Table.Rows {
-		require.True(t, row.Fresh && row.Solved && row.Undone && row.Wrong == 1 && row.Right == 1, "%+v", row)
+	for _, table := range []proof.Table{doc.Labs[0].Testbed, doc.Labs[0].Table} {
+		require.Len(t, table.Rows, 2)
+		for _, row := range table.Rows {
+			require.True(t, row.Fresh && row.Solved && row.Undone && row.Wrong == 1 && row.Right == 1, "%+v", row)
+		}
 	}
+	require.NoDirExists(t, filepath.Join(state, "testbed"))
 	for _, p := range proofs {
 		p.fresh(t, name)
 	}
-}
-
-// inTestbed proves one lab without a machine. What is tried there must be judged as it is in an instance; `make proof` tries every answer of all labs.
-func inTestbed(t *testing.T) {
-	var doc struct {
-		Labs []struct{ Testbed proof.Table }
-	}
-	args := []string{"lab", "test", "--testbed", "--skip-tests", "--sample", "-o", "json", "../../labs/catalog/" + proofs[0].lab}
-	require.NoError(t, json.Unmarshal([]byte(must(t, boot, args...).stdout), &doc))
-	require.Len(t, doc.Labs, 1)
-	require.Len(t, doc.Labs[0].Testbed.Rows, 8)
-	for _, row := range doc.Labs[0].Testbed.Rows {
-		require.True(t, row.Fresh && row.Solved && row.Undone && row.Wrong == 1 && row.Right == 1, "%+v", row)
-	}
-	require.NoDirExists(t, filepath.Join(state, "testbed"))
 }
 
 // labProof is the author's proof of one lab.
