@@ -62,7 +62,9 @@ func newBench(t *testing.T, misbehaviour string) *bench {
 		defer cancel()
 		list, err := b.List(ctx)
 		require.NoError(t, err)
-		for _, s := range list {
+		spares, err := b.Spares(ctx)
+		require.NoError(t, err)
+		for _, s := range append(list, spares...) {
 			require.NoError(t, b.Delete(ctx, s.Name))
 		}
 		left, err := b.Leftovers(ctx)
@@ -71,6 +73,7 @@ func newBench(t *testing.T, misbehaviour string) *bench {
 		left, err = b.Leftovers(ctx)
 		require.NoError(t, err)
 		require.Empty(t, left, "the test left something that nothing removes")
+		require.Zero(t, b.machines(t))
 	})
 	return b
 }
