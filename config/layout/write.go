@@ -10,3 +10,12 @@ import (
 func Write(path string, data []byte) error {
 	return renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
 }
+
+// Follow is the file that a path of a user's choice leads to. What is written as a whole or not at all comes by a rename, which would put a file
+// in the place of a symbolic link.
+func Follow(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/cgoa-labs/labctl/config/layout"
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/images/container"
 	"github.com/cgoa-labs/labctl/images/store"
@@ -47,7 +48,8 @@ func Create(ctx context.Context, img images.Image, labs []string, path string, p
 		}
 	}
 	// The image holds the keys of its platform, which its instances share.
-	out, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
+	target := layout.Follow(path)
+	out, err := renameio.NewPendingFile(target, renameio.WithTempDir(filepath.Dir(target)), renameio.WithStaticPermissions(0o600))
 	if err != nil {
 		return m, fmt.Errorf("write %s: %w", path, err)
 	}

@@ -2,8 +2,12 @@ package release
 
 import "time"
 
-// Hurry makes a source's pauses between tries, and the time in which something must come, short.
-func Hurry(s *Source) { s.fetch.pause, s.fetch.stall = time.Millisecond, 300*time.Millisecond }
+// Hurry makes a source's pauses between tries short, and the time in which something must come, where it is not 0.
+func Hurry(s *Source, stall time.Duration) {
+	if s.fetch.pause = time.Millisecond; stall > 0 {
+		s.fetch.stall = stall
+	}
+}
 
 // RetryAfter is retryAfter.
 var RetryAfter = retryAfter

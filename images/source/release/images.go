@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,13 +61,13 @@ func (s *Source) fetchContainers(ctx context.Context, needs map[string]string, o
 	if err != nil {
 		return err
 	}
-	names, err := namesOf(core)
+	names, err := s.wanted(core, progress)
 	if err != nil {
 		return err
 	}
 	var list []container.Named
 	m := &puller{say: progress}
-	for _, n := range append(names, s.Pins.Images.Lab...) {
+	for _, n := range names {
 		img, err := s.pull(ctx, n, m.moved)
 		if err != nil {
 			return err
@@ -111,6 +113,27 @@ func passing(err error) bool {
 	var network net.Error
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &network) ||
 		statusOf(err) >= 500 || strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) || strings.Contains(err.Error(), "nothing came for")
+}
+
+// wanted are the images that Argo CD's manifests and the labs name. Of a mirror that none of them comes from it says so: its registry may be misspelt,
+// and the right one be asked instead of it.
+func (s *Source) wanted(core []byte, progress func(string)) ([]string, error) {
+	names, err := namesOf(core)
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, s.Pins.Images.Lab...)
+	registries := map[string]bool{}
+	for _, n := range names {
+		registries[upstreamRegistry(n)] = true
+	}
+	for _, registry := range slices.Sorted(maps.Keys(s.Mirrors.Registries)) {
+		if !registries[registry] {
+			progress(fmt.Sprintf("no image comes from %s, which image.registryMirrors has a mirror of; they come from %s",
+				registry, strings.Join(slices.Sorted(maps.Keys(registries)), " and ")))
+		}
+	}
+	return names, nil
 }
 
 // mirrored is where an image is pulled from: its own registry, or the mirror that is set for it.

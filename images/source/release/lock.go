@@ -18,6 +18,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/renameio/v2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/cgoa-labs/labctl/config/layout"
 )
 
 // Lock says what a build may fetch, down to the byte.
@@ -130,7 +132,7 @@ func (l *Lock) Write(file string) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(file, append([]byte("# What an image build from releases may fetch. Written by `labctl image lock`.\n"), data...), 0o644)
+	return renameio.WriteFile(layout.Follow(file), append([]byte("# What an image build from releases may fetch. Written by `labctl image lock`.\n"), data...), 0o644)
 }
 
 // fingerprint goes into the keys of what is built.
@@ -201,11 +203,11 @@ func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func
 		return nil, err
 	}
 	l.Files = append(l.Files, LockedFile{Part: "argocd", Version: s.Pins.Release.Parts["argocd"].Version, URL: s.core(), Bytes: int64(len(core)), SHA256: digestBytes(core)})
-	names, err := namesOf(core)
+	names, err := s.wanted(core, progress)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range append(names, s.Pins.Images.Lab...) {
+	for _, name := range names {
 		progress(name)
 		locked, err := s.resolveImage(ctx, name)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -42,6 +43,8 @@ type world struct {
 	dir     string
 	options release.Options
 	pins    versions.Versions
+	// stall is for tests in which nothing comes: on a busy machine a short one makes others fail.
+	stall time.Duration
 }
 
 const (
@@ -143,7 +146,7 @@ func (w *world) airgap() []byte {
 // build makes a part and all that it needs, and returns its folder.
 func (w *world) build(part string) (string, error) {
 	s := release.New(w.options)
-	release.Hurry(s)
+	release.Hurry(s, w.stall)
 	dirs := map[string]string{}
 	for _, p := range s.Parts() {
 		out := w.t.TempDir()
@@ -168,7 +171,7 @@ func archived(t *testing.T, part string) map[string]v1.Image {
 
 func (w *world) resolve() (*release.Lock, error) {
 	s := release.New(w.options)
-	release.Hurry(s)
+	release.Hurry(s, w.stall)
 	return s.Resolve(w.t.Context(), "", func(string) {})
 }
 
@@ -418,6 +421,7 @@ func TestManifestsThatAreNoneAreNotKept(t *testing.T) {
 func TestARegistryThatSendsNothing(t *testing.T) {
 	for _, where := range []string{"/argoproj/argocd/manifests/", "/argoproj/argocd/blobs/"} {
 		w := newWorld(t)
+		w.stall = time.Second
 		w.Before = func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, where) {
 				return false
@@ -684,6 +688,33 @@ func TestLock(t *testing.T) {
 	w.options.Lock.Files = nil
 	_, err = w.build(source.Server)
 	require.ErrorAs(t, err, &unlocked)
+}
+
+// TestAMirrorOfNothing: a misspelt registry would have the right one asked instead of its mirror, without a word.
+func TestAMirrorOfNothing(t *testing.T) {
+	w := newWorld(t)
+	w.options.Mirrors.Registries["docker.oi"] = "mirror.example"
+	s := release.New(w.options)
+	release.Hurry(s, w.stall)
+	var said []string
+	_, err := s.Resolve(t.Context(), "", func(line string) { said = append(said, line) })
+	require.NoError(t, err)
+	said = slices.DeleteFunc(said, func(line string) bool { return !strings.HasPrefix(line, "no image comes from ") })
+	require.Equal(t, []string{"no image comes from docker.oi, which image.registryMirrors has a mirror of; they come from docker.io and public.ecr.aws and quay.io"}, said)
+}
+
+// TestALockBehindALink: what a link leads to is written, and the link stays.
+func TestALockBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "labctl.lock"), []byte("old"), 0o644))
+	require.NoError(t, os.Symlink("labctl.lock", link))
+	require.NoError(t, (&release.Lock{SchemaVersion: 1}).Write(link))
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeSymlink)
+	_, err = release.ReadLock(filepath.Join(dir, "labctl.lock"))
+	require.NoError(t, err)
 }
 
 func TestLocksThatCannotBeUsed(t *testing.T) {

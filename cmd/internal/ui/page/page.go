@@ -59,7 +59,7 @@ func Write(path string, t *template.Template, p Page) error {
 
 // File writes a file that only its owner may read, whole or not at all.
 func File(path string, data []byte) error {
-	if err := layout.Write(path, data); err != nil {
+	if err := layout.Write(layout.Follow(path), data); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
