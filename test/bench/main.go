@@ -1,13 +1,15 @@
-// Command bench measures labctl as its users see it and writes the figures as JSON. Seconds are one machine's; what can be compared
+// Command bench measures labctl as its users see it and writes the figures as JSON and as a page. Seconds are one machine's; what can be compared
 // between machines and days are the ratios, each against the cold boot of the same run.
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -32,6 +34,10 @@ type document struct {
 	Build    map[string]float64 `json:"imageBuildSeconds"`
 	Versions map[string]string  `json:"versions"`
 	Figures  []figure           `json:"figures"`
+	// Idle is what one clone takes of its host after two minutes in which nobody did anything.
+	Idle idle `json:"idle"`
+	// Skipped says which figures are missing, and why.
+	Skipped []string `json:"skipped,omitempty"`
 	// GuestMemoryMiB is what the guest uses when the platform is ready and nothing runs.
 	GuestMemoryMiB int `json:"guestMemoryMiB"`
 }
@@ -41,6 +47,9 @@ type bench struct {
 	// state is a state home of its own, always the same, so that what a killed run left is found by the next.
 	state string
 	doc   document
+	// pid is the clone's machine, and said what the last labctl wrote to stderr.
+	pid  int
+	said string
 }
 
 func main() {
@@ -87,16 +96,24 @@ func run(ctx context.Context, labctl, out string) (err error) {
 			return err
 		}
 	}
-	if err := b.clone(ctx); err != nil {
-		return err
+	for _, part := range []func(context.Context) error{
+		b.clone, b.rest, b.anew, b.spare,
+		func(ctx context.Context) error { return b.class(ctx, 4) },
+		func(ctx context.Context) error { return b.class(ctx, 8) },
+		// Whatever ran, the frozen guest is what it was.
+		func(ctx context.Context) error { _, err := b.run(ctx, "image", "inspect", "--verify"); return err },
+	} {
+		if err := part(ctx); err != nil {
+			return err
+		}
 	}
 	return b.write(out)
 }
 
-// clean removes the state home, with an instance in it.
+// clean removes the state home, with the instances in it.
 func (b *bench) clean(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(b.state, "instances", name)); err == nil {
-		if _, err := b.run(ctx, "down", name, "--yes"); err != nil {
+	if _, err := os.Stat(filepath.Join(b.state, "instances")); err == nil {
+		if _, err := b.run(ctx, "down", "--all", "--yes"); err != nil {
 			return err
 		}
 	}
@@ -106,8 +123,10 @@ func (b *bench) clean(ctx context.Context) error {
 // run runs labctl in the bench's own state home; verify's verdict, whatever it is, is no failure of the measurement.
 func (b *bench) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, b.labctl, append([]string{"--state-dir", b.state}, args...)...)
-	cmd.Stderr = os.Stderr
+	var said bytes.Buffer
+	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
 	out, err := cmd.Output()
+	b.said = said.String()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 && args[0] == "verify" {
 		return out, nil
@@ -145,6 +164,7 @@ func (b *bench) image(ctx context.Context) error {
 type upTimes struct {
 	started              time.Time
 	frozen               string
+	pid                  int
 	ssh, platform, whole float64
 }
 
@@ -158,6 +178,7 @@ func (b *bench) up(ctx context.Context, flags ...string) (upTimes, error) {
 		Instance struct {
 			Started time.Time
 			Frozen  string
+			PID     int
 		}
 		Timings []struct {
 			Stage   string
@@ -172,7 +193,7 @@ func (b *bench) up(ctx context.Context, flags ...string) (upTimes, error) {
 		seconds[t.Stage] = t.Seconds
 	}
 	t := upTimes{
-		started: up.Instance.Started, frozen: up.Instance.Frozen,
+		started: up.Instance.Started, frozen: up.Instance.Frozen, pid: up.Instance.PID,
 		ssh: seconds["start "+name], platform: seconds["start "+name] + seconds["platform ready"], whole: time.Since(begin).Seconds(),
 	}
 	if t.platform == 0 {
@@ -193,8 +214,60 @@ func (b *bench) clone(ctx context.Context) error {
 	b.add("clone to SSH", t.ssh, b.base())
 	b.add("clone to platform ready", t.platform, b.base())
 	b.add("up of a clone, all of it", t.whole, b.base())
-	// Whatever ran, the frozen guest is what it was.
-	_, err = b.run(ctx, "image", "inspect", "--verify")
+	b.pid = t.pid
+	return nil
+}
+
+// anew measures an instance made anew, with nothing ready for it.
+func (b *bench) anew(ctx context.Context) error {
+	return b.timed(ctx, "reset --vm", "reset", "--vm", "-i", name, "--yes")
+}
+
+// spare measures spares, and what is taken from them.
+func (b *bench) spare(ctx context.Context) error {
+	const one = "pool --size 1"
+	if err := b.timed(ctx, "a spare made", strings.Fields(one)...); err != nil {
+		return err
+	}
+	if err := b.timed(ctx, "reset --vm, by a spare", "reset", "--vm", "-i", name, "--yes"); err != nil {
+		return err
+	}
+	for _, args := range []string{one, "down " + name + " --yes"} {
+		if _, err := b.run(ctx, strings.Fields(args)...); err != nil {
+			return err
+		}
+	}
+	t, err := b.up(ctx)
+	if err != nil {
+		return err
+	}
+	b.add("spare to SSH", t.ssh, b.base())
+	b.add("spare to platform ready", t.platform, b.base())
+	b.add("up by a spare, all of it", t.whole, b.base())
+	_, err = b.run(ctx, "down", name, "--yes")
+	return err
+}
+
+// class measures several instances at once, as far as this host has room for them.
+func (b *bench) class(ctx context.Context, n int) error {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%d", name, i+1)
+	}
+	begin := time.Now()
+	_, err := b.run(ctx, append([]string{"up"}, names...)...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 3 {
+		b.doc.Skipped = append(b.doc.Skipped, fmt.Sprintf("up of %d: %s", n, lastWords(b.said)))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.add(fmt.Sprintf("up of %d at once", n), time.Since(begin).Seconds(), b.base())
+	begin = time.Now()
+	_, err = b.run(ctx, "down", "--all", "--yes")
+	b.add(fmt.Sprintf("down of %d", n), time.Since(begin).Seconds(), b.base())
 	return err
 }
 
@@ -264,9 +337,27 @@ func (b *bench) write(out string) error {
 	if err := os.WriteFile(out, append(data, '\n'), 0o644); err != nil {
 		return err
 	}
+	at := strings.TrimSuffix(out, filepath.Ext(out)) + ".html"
+	if err := writePage(at, b.doc); err != nil {
+		return err
+	}
 	for _, f := range b.doc.Figures {
 		fmt.Printf("%-42s %8.1f s  %6.2f x cold boot\n", f.Name, f.Seconds, f.Ratio)
 	}
-	fmt.Printf("%-42s %8d MiB\nfigures in %s\n", "guest memory in use", b.doc.GuestMemoryMiB, out)
+	for _, f := range []struct {
+		what  string
+		value string
+	}{
+		{"guest memory in use", fmt.Sprintf("%d MiB", b.doc.GuestMemoryMiB)},
+		{"an idle clone: private memory", fmt.Sprintf("%d MiB", b.doc.Idle.PrivateMiB)},
+		{"an idle clone: its share of all memory", fmt.Sprintf("%d MiB", b.doc.Idle.ShareMiB)},
+		{"an idle clone: processor", fmt.Sprintf("%.2f of a core", b.doc.Idle.Cores)},
+	} {
+		fmt.Printf("%-42s %12s\n", f.what, f.value)
+	}
+	for _, why := range b.doc.Skipped {
+		fmt.Printf("not measured: %s\n", why)
+	}
+	fmt.Printf("figures in %s, plotted in %s\n", out, at)
 	return nil
 }

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bench.html")
+	require.NoError(t, writePage(path, document{
+		Figures: []figure{{"cold boot", 100, 1}, {"clone <b>", 4, 0.04}}, Idle: idle{PrivateMiB: 321, Cores: 0.25},
+		Skipped: []string{"up of 8: too little memory"}, Versions: map[string]string{"argocd": "v3.5.2"},
+	}))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, want := range []string{"width: 100%", "width: 4%", "clone &lt;b&gt;", "321 MiB", "0.25 of a core", "up of 8: too little memory", "v3.5.2"} {
+		require.Contains(t, string(text), want)
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	require.Equal(t, "too little memory: 9 MiB needed", lastWords("read image ...\nlabctl: too little memory: 9 MiB needed\n  hint: wait\n"))
+}
