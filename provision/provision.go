@@ -168,6 +168,20 @@ type Sparer interface {
 	Spares(ctx context.Context) ([]Status, error)
 }
 
+// Everything is the status of every instance, the spares after those that are somebody's: what stands on an image, takes a port or memory.
+func Everything(ctx context.Context, driver Driver) ([]Status, error) {
+	all, err := driver.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sparer, ok := driver.(Sparer)
+	if !ok {
+		return all, nil
+	}
+	spares, err := sparer.Spares(ctx)
+	return append(all, spares...), err
+}
+
 // Info describes a driver.
 type Info struct {
 	Name string

@@ -167,7 +167,7 @@ func publishFrozen(ctx context.Context, s *state, key string, progress func(stri
 
 // frozenUsers are the frozen guests that instances of the image are clones of.
 func (s *state) frozenUsers(ctx context.Context) (map[string]bool, error) {
-	all, err := s.NewDriver(s.Home).List(ctx)
+	all, err := provision.Everything(ctx, s.NewDriver(s.Home))
 	if err != nil {
 		return nil, err
 	}

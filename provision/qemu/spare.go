@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cgoa-labs/labctl/provision"
+	"github.com/cgoa-labs/labctl/provision/qemu/accel"
 	"github.com/cgoa-labs/labctl/provision/qemu/argv"
 	"github.com/cgoa-labs/labctl/provision/qemu/qmp"
 	"github.com/cgoa-labs/labctl/provision/state"
@@ -118,7 +119,7 @@ func (d *Driver) spares(want provision.Spec) (names []string) {
 		return nil
 	}
 	for _, e := range entries {
-		if d.parked(e) && fits(e.Record.Spec, want) {
+		if d.parked(e) && fits(e.Record.Spec, want) && (d.opts.Accelerator == accel.Auto || d.opts.Accelerator == e.Record.Run.Accelerator) {
 			names = append(names, e.Name)
 		}
 	}
@@ -181,7 +182,9 @@ func (d *Driver) takeThis(ctx context.Context, spare string, want provision.Spec
 	}
 	dir := d.home.Instance(spare)
 	rec.Spec.Name, rec.Spec.Spare, rec.Spec.SSHPort = want.Name, false, port
-	rec.Created, rec.Run.Folder = time.Now().UTC(), filepath.Base(string(dir))
+	// Its time begins now: how long it may run is counted from its start.
+	rec.Created = time.Now().UTC()
+	rec.Run.Started, rec.Run.Folder = rec.Created, filepath.Base(string(dir))
 	if err := d.store.SaveTo(dir, rec); err != nil {
 		return false, err
 	}

@@ -52,6 +52,7 @@ func TestASpareIsTaken(t *testing.T) {
 	st, err := b.Status(t.Context(), "ada")
 	require.NoError(t, err)
 	require.Equal(t, spare.PID, st.PID)
+	require.True(t, st.Started.After(spare.Started), "how long it may run is counted from when it was taken")
 	require.False(t, st.Spec.Spare)
 	require.Empty(t, st.Reason)
 	name, err := os.ReadFile(b.guestFile("ada", "etc/hostname"))

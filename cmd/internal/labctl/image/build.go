@@ -111,8 +111,8 @@ func refuseStranding(ctx context.Context, f *factory.Factory, builder factory.Bu
 		return nil
 	}
 	return &cli.UsageError{
-		Msg: fmt.Sprintf("image %s cannot be replaced while %s stands on it", name, strings.Join(users, ", ")),
-		Fix: fmt.Sprintf("build another beside it with --name, or `labctl down %s` first (its work is lost)", users[0]),
+		Msg: fmt.Sprintf("image %s cannot be replaced while %s stands on it", name, strings.Join(names(users), ", ")),
+		Fix: "build another beside it with --name, or " + freeing(users),
 	}
 }
 

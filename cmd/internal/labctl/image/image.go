@@ -18,6 +18,7 @@ import (
 	"github.com/cgoa-labs/labctl/config/strict"
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/labs/check"
+	"github.com/cgoa-labs/labctl/provision"
 )
 
 // New is the command image with its children.
@@ -157,7 +158,7 @@ func inspect(ctx context.Context, f *factory.Factory, name string, verify bool, 
 		progress.Close()
 	}
 	if format == ui.JSON {
-		return f.UI().JSON(document{Schema: ui.Schema("image"), Image: img, Dir: img.Dir, UsedBy: users})
+		return f.UI().JSON(document{Schema: ui.Schema("image"), Image: img, Dir: img.Dir, UsedBy: names(users)})
 	}
 	m, u := img.Metadata, f.UI()
 	var table ui.Table
@@ -168,7 +169,7 @@ func inspect(ctx context.Context, f *factory.Factory, name string, verify bool, 
 	table.Row("built", m.Created.Local().Format("2006-01-02 15:04:05"))
 	table.Row("needs", fmt.Sprintf("%d MiB of memory, %d GiB of disk", m.MinMemoryMiB, m.MinDiskGiB))
 	if len(users) > 0 {
-		table.Row("used by", strings.Join(users, ", "))
+		table.Row("used by", strings.Join(names(users), ", "))
 	}
 	table.Write(u.Out)
 	section(u, "versions", m.Versions)
@@ -204,29 +205,40 @@ func refuseUsed(ctx context.Context, f *factory.Factory, dir layout.ImageDir, na
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	return &cli.UsageError{
-		Msg: fmt.Sprintf("image %s is used by %s", name, strings.Join(users, ", ")),
-		Fix: "`labctl down " + users[0] + "` first (its work is lost), or keep the image",
-	}
+	return &cli.UsageError{Msg: fmt.Sprintf("image %s is used by %s", name, strings.Join(names(users), ", ")), Fix: freeing(users) + ", or keep the image"}
 }
 
-// usedBy lists the instances whose disks stand on the image in the folder.
-func usedBy(ctx context.Context, f *factory.Factory, dir layout.ImageDir) ([]string, error) {
+func names(users []provision.Status) (all []string) {
+	for _, st := range users {
+		all = append(all, st.Name)
+	}
+	return all
+}
+
+// freeing says what takes the first user away. Instances come before spares, which are nobody's work.
+func freeing(users []provision.Status) string {
+	if users[0].Spec.Spare {
+		return "`labctl pool --size 0` first"
+	}
+	return "`labctl down " + users[0].Name + "` first (its work is lost)"
+}
+
+// usedBy lists the instances, and spares, whose disks stand on the image in the folder.
+func usedBy(ctx context.Context, f *factory.Factory, dir layout.ImageDir) (users []provision.Status, err error) {
 	driver, err := f.Driver()
 	if err != nil {
 		return nil, err
 	}
-	all, err := driver.List(ctx)
+	all, err := provision.Everything(ctx, driver)
 	if err != nil {
 		return nil, fmt.Errorf("list the instances: %w", err)
 	}
-	var names []string
 	for _, st := range all {
 		if st.Spec.Image == dir || st.Waiting != nil && st.Waiting.Spec.Image == dir {
-			names = append(names, st.Name)
+			users = append(users, st)
 		}
 	}
-	return names, nil
+	return users, nil
 }
 
 func newRemove(f *factory.Factory) *cobra.Command {
