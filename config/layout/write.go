@@ -1,6 +1,9 @@
 package layout
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
@@ -18,4 +21,13 @@ func Follow(path string) string {
 		return target
 	}
 	return path
+}
+
+// Regular refuses what is there and is no regular file, for files that are read more than once or written over: a pipe is waited for without end.
+func Regular(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path"
@@ -92,11 +93,18 @@ func (e *LockError) Hint() string {
 // ReadLock reads a lock. The error is *LockError.
 func ReadLock(file string) (*Lock, error) {
 	fail := func(err error) (*Lock, error) { return nil, &LockError{File: file, Err: err} }
-	data, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return fail(os.ErrNotExist)
+	err := layout.Regular(file)
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(file)
 	}
-	if err != nil {
+	var path *fs.PathError
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fail(os.ErrNotExist)
+	case errors.As(err, &path):
+		return fail(path.Err) // LockError names the file
+	case err != nil:
 		return fail(err)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -701,6 +702,15 @@ func TestAMirrorOfNothing(t *testing.T) {
 	require.NoError(t, err)
 	said = slices.DeleteFunc(said, func(line string) bool { return !strings.HasPrefix(line, "no image comes from ") })
 	require.Equal(t, []string{"no image comes from docker.oi, which image.registryMirrors has a mirror of; they come from docker.io and public.ecr.aws and quay.io"}, said)
+}
+
+func TestALockThatIsAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, err := release.ReadLock(pipe)
+	var refused *release.LockError
+	require.ErrorAs(t, err, &refused, "it is not waited for")
+	require.EqualError(t, err, "lock file "+pipe+": it is not a regular file")
 }
 
 // TestALockBehindALink: what a link leads to is written, and the link stays.
