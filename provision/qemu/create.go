@@ -40,17 +40,18 @@ func (d *Driver) create(ctx context.Context, spec provision.Spec) error {
 		return &provision.ConflictError{Name: spec.Name, What: "the name", Have: "a spare's", Want: "free"}
 	case err == nil && rec.Complete:
 		return d.reshape(ctx, rec, spec)
-	case errors.As(err, &none):
-		if taken, err := d.take(ctx, spec); taken || err != nil {
-			return err
-		}
-	case err == nil:
+	case err == nil, errors.As(err, &none):
 	case errors.As(err, &broken) && d.unused(spec.Name):
 	default:
 		return err
 	}
 	if err := d.admit(ctx, spec); err != nil {
 		return err
+	}
+	if none != nil {
+		if taken, err := d.take(ctx, spec); taken || err != nil {
+			return err
+		}
 	}
 	if rec, err = d.begin(ctx, spec); err == nil {
 		err = d.fill(ctx, rec)

@@ -214,6 +214,18 @@ func TestKilledAtASpare(t *testing.T) {
 	}
 }
 
+func TestARefusalTakesNoSpare(t *testing.T) {
+	b, _ := worked(t)
+	b.spare(t, "spare-1")
+	ada, err := b.Status(t.Context(), "ada")
+	require.NoError(t, err)
+	spec := b.spec("bob")
+	spec.SSHPort = ada.Spec.SSHPort
+	var port *provision.PortError
+	require.ErrorAs(t, b.Create(t.Context(), spec), &port)
+	require.Equal(t, []string{"spare-1"}, b.spareNames(t))
+}
+
 func TestSparesCountAsRoom(t *testing.T) {
 	b := newBench(t, "")
 	b.spare(t, "spare-1")
