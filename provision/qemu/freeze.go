@@ -99,6 +99,10 @@ func (d *Driver) save(ctx context.Context, name, into string, capabilities map[s
 		return err
 	}
 	path := d.home.Instance(name).Transfer()
+	// An earlier save that was killed may have left it.
+	if err := removeFile(path); err != nil {
+		return err
+	}
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -153,5 +154,20 @@ func TestSuspendOfAnUnrecordedMachine(t *testing.T) {
 	st, err := b.Status(t.Context(), "ada")
 	require.NoError(t, err)
 	require.False(t, st.Suspended)
+	b.requireNothingLeft(t)
+}
+
+// TestSuspendAfterAKilledSave: the socket of a save that was cut short is in nobody's way.
+func TestSuspendAfterAKilledSave(t *testing.T) {
+	b := newBench(t, "")
+	b.start(t, b.spec("ada"))
+	stale, err := net.Listen("unix", b.home.Instance("ada").Transfer())
+	require.NoError(t, err)
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, stale.Close())
+	require.NoError(t, b.Suspend(t.Context(), "ada", func(string) {}))
+	st, err := b.Status(t.Context(), "ada")
+	require.NoError(t, err)
+	require.True(t, st.Suspended)
 	b.requireNothingLeft(t)
 }
