@@ -4,6 +4,7 @@ package provision
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cgoa-labs/labctl/config/layout"
@@ -131,6 +132,19 @@ type Metered interface {
 	Used(st Status) (int, error)
 }
 
+// Used is the memory in MiB that a running instance takes, 0 where that is not known: no driver tells, or the machine has ended meanwhile.
+func Used(driver Driver, st Status) int {
+	metered, ok := driver.(Metered)
+	if !ok || st.Power != Running {
+		return 0
+	}
+	used, err := metered.Used(st)
+	if err != nil {
+		return 0
+	}
+	return used
+}
+
 // Limited is a Driver that knows how many instances its host holds.
 type Limited interface {
 	Driver
@@ -174,12 +188,21 @@ func Everything(ctx context.Context, driver Driver) ([]Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	spares, err := Spares(ctx, driver)
+	return append(all, spares...), err
+}
+
+// Spares are a driver's spares, where it keeps any; else there are none.
+func Spares(ctx context.Context, driver Driver) ([]Status, error) {
 	sparer, ok := driver.(Sparer)
 	if !ok {
-		return all, nil
+		return nil, nil
 	}
 	spares, err := sparer.Spares(ctx)
-	return append(all, spares...), err
+	if err != nil {
+		return nil, fmt.Errorf("list the spares: %w", err)
+	}
+	return spares, nil
 }
 
 // Info describes a driver.

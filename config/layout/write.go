@@ -23,11 +23,15 @@ func Follow(path string) string {
 	return path
 }
 
-// Regular refuses what is there and is no regular file, for files that are read more than once or written over: a pipe is waited for without end.
-func Regular(path string) error {
+// Open opens a regular file and refuses any other, for files that are read more than once or written over: a pipe is waited for without end.
+// Its error is *fs.PathError.
+func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
-		return &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(path)
 }

@@ -48,7 +48,7 @@ func (d *Driver) Preflight(ctx context.Context, spec provision.Spec) []check.Res
 		ask("accelerator", "how guests run", func() (string, error) { return d.checkAccelerator(ctx) }),
 		ask("state-folder", "the state folder", d.checkHome),
 		ask("memory", "free memory", func() (string, error) {
-			if spec.Name != "" && d.absent(spec.Name) && len(d.spares(spec)) > 0 {
+			if d.absent(spec.Name) && len(d.spares(spec)) > 0 {
 				return "a spare stands ready, which has its memory", nil
 			}
 			return d.checkMemory(spec)
@@ -214,7 +214,7 @@ func (d *Driver) Fits(_ context.Context, specs []provision.Spec) error {
 		if _, running := d.process(spec.Name, rec.Run); err == nil && running {
 			continue
 		}
-		if d.absent(spec.Name) {
+		if none := (*provision.NotFoundError)(nil); errors.As(err, &none) {
 			spares := slices.DeleteFunc(d.spares(spec), func(name string) bool { return taken[name] })
 			if len(spares) > 0 {
 				taken[spares[0]] = true // it has its memory

@@ -159,7 +159,7 @@ func (d *Driver) status(e state.Entry) provision.Status {
 		s.Power, s.Suspended, s.PID = provision.Running, false, p.PID
 		if run := e.Record.Run; run != nil {
 			s.Accelerator, s.Started = run.Accelerator, run.Started
-			if !run.Ready && s.Reason == "" {
+			if !run.Ready && !e.Record.Spec.Spare && s.Reason == "" {
 				s.Reason = "starting, or its start was interrupted"
 			}
 		}

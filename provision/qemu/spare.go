@@ -71,9 +71,7 @@ func (d *Driver) Spares(context.Context) ([]provision.Status, error) {
 	var list []provision.Status
 	for _, e := range entries {
 		if d.parked(e) && !d.busy(e.Name) {
-			st := d.status(e)
-			st.Reason = ""
-			list = append(list, st)
+			list = append(list, d.status(e))
 		}
 	}
 	return list, nil

@@ -8,7 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"net/http"
 	"os"
 	"path"
@@ -93,18 +93,13 @@ func (e *LockError) Hint() string {
 // ReadLock reads a lock. The error is *LockError.
 func ReadLock(file string) (*Lock, error) {
 	fail := func(err error) (*Lock, error) { return nil, &LockError{File: file, Err: err} }
-	err := layout.Regular(file)
-	var data []byte
-	if err == nil {
-		data, err = os.ReadFile(file)
+	opened, err := layout.Open(file)
+	if err != nil {
+		return fail(errors.Unwrap(err)) // LockError names the file
 	}
-	var path *fs.PathError
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return fail(os.ErrNotExist)
-	case errors.As(err, &path):
-		return fail(path.Err) // LockError names the file
-	case err != nil:
+	defer opened.Close()
+	data, err := io.ReadAll(opened)
+	if err != nil {
 		return fail(err)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {

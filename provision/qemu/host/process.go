@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Process is one process, told from a later one with the same PID by its start time and the host's boot.
@@ -153,17 +155,12 @@ func Argv(pid int) []string {
 
 // Share is how much memory a process takes, in bytes: pages that it shares count for each of their users in part.
 func Share(pid int) (int64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "Pss:" {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, fmt.Errorf("unexpected /proc/%d/smaps_rollup", pid)
+	memory, err := p.ProcSMapsRollup()
+	return int64(memory.Pss), err
 }
 
 // Resident is how much memory a process holds, in bytes.

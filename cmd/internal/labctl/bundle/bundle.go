@@ -177,11 +177,7 @@ nothing.`,
 
 // there refuses a file that cannot be read as what was typed wrong.
 func there(path string) error {
-	err := layout.Regular(path)
-	var file *os.File
-	if err == nil {
-		file, err = os.Open(path)
-	}
+	file, err := layout.Open(path)
 	if err != nil {
 		return &cli.UsageError{Msg: fmt.Sprintf("cannot read %s: %v", path, errors.Unwrap(err)), Fix: "name a file that `labctl bundle create` wrote"}
 	}

@@ -198,3 +198,12 @@ func Shape(st provision.Status) string {
 	}
 	return s
 }
+
+// Memory is an instance's memory in a few words, with what it takes of the host where that is known.
+func Memory(spec provision.Spec, usedMiB int) string {
+	all := ui.Bytes(int64(spec.MemoryMiB) << 20)
+	if usedMiB == 0 {
+		return all
+	}
+	return ui.Bytes(int64(usedMiB)<<20) + " of " + all
+}

@@ -112,13 +112,12 @@ func downAll(ctx context.Context, f *factory.Factory, yes bool, format ui.Format
 
 // removeSpares removes what stands ready and has nobody's work in it.
 func removeSpares(ctx context.Context, driver provision.Driver, progress *ui.Progress) error {
-	sparer, ok := driver.(provision.Sparer)
-	if !ok || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return nil
 	}
-	spares, err := sparer.Spares(ctx)
+	spares, err := provision.Spares(ctx, driver)
 	if err != nil {
-		return fmt.Errorf("list the spares: %w", err)
+		return err
 	}
 	for _, st := range spares {
 		if err := removal.run(ctx, driver, st, progress); err != nil {

@@ -60,13 +60,11 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 	for _, st := range all {
 		list = append(list, listedOf(f, driver, st))
 	}
-	spares := 0
-	if sparer, ok := driver.(provision.Sparer); ok && name == "" {
-		ready, err := sparer.Spares(ctx)
-		if err != nil {
-			return fmt.Errorf("list the spares: %w", err)
+	var spares []provision.Status
+	if name == "" {
+		if spares, err = provision.Spares(ctx, driver); err != nil {
+			return err
 		}
-		spares = len(ready)
 	}
 	if format == ui.JSON {
 		return f.UI().JSON(struct {
@@ -74,11 +72,11 @@ func status(ctx context.Context, f *factory.Factory, name string, format ui.Form
 			Instances []listed      `json:"instances"`
 			Images    []image.Parts `json:"images"`
 			Spares    int           `json:"spares,omitempty"`
-		}{ui.Schema("status"), list, imagesOf(ctx, f, all), spares})
+		}{ui.Schema("status"), list, imagesOf(ctx, f, all), len(spares)})
 	}
 	u := f.UI()
-	if spares > 0 {
-		u.Note("spares that stand ready: %d; `labctl pool` lists them", spares)
+	if len(spares) > 0 {
+		u.Note("spares that stand ready: %d; `labctl pool` lists them", len(spares))
 	}
 	if len(all) == 0 {
 		u.Note("there is no instance yet; `labctl up` makes one")
@@ -130,9 +128,7 @@ func listedOf(f *factory.Factory, driver provision.Driver, st provision.Status) 
 	if may, err := limits.Load(f.Home().Instance(st.Name)); err == nil && !may.None() {
 		l.Limits = &may
 	}
-	if metered, ok := driver.(provision.Metered); ok && st.Power == provision.Running {
-		l.UsedMiB, _ = metered.Used(st) // a machine that has ended meanwhile takes nothing
-	}
+	l.UsedMiB = provision.Used(driver, st)
 	return l
 }
 
@@ -188,14 +184,10 @@ func row(u *ui.UI, l listed) []ui.Cell {
 		note = strings.TrimPrefix(note+", "+ends(*l.Limits, time.Since(st.Started)), ", ")
 	}
 	labs, checked := l.standing()
-	memory := ui.Bytes(int64(st.Spec.MemoryMiB) << 20)
-	if l.UsedMiB > 0 {
-		memory = ui.Bytes(int64(l.UsedMiB)<<20) + " of " + memory
-	}
 	return []ui.Cell{
 		cell(st.Name), {Text: string(st.Power), Paint: paint}, cell(since), cell(labs), cell(checked),
 		orNone(st.Spec.CPUs, fmt.Sprint(st.Spec.CPUs)),
-		orNone(st.Spec.MemoryMiB, memory),
+		orNone(st.Spec.MemoryMiB, factory.Memory(st.Spec, l.UsedMiB)),
 		orNone(st.Spec.DiskGiB, fmt.Sprintf("%d GiB", st.Spec.DiskGiB)),
 		orNone(st.Spec.SSHPort, fmt.Sprint(st.Spec.SSHPort)),
 		cell(image), {Text: note, Paint: u.Result.Dim},

@@ -98,17 +98,12 @@ func (p *pool) run(ctx context.Context) error {
 		}
 	}
 	p.progress.Close()
-	all, err := p.driver.Spares(ctx)
+	all, err := provision.Spares(ctx, driver)
 	if err != nil {
-		return fmt.Errorf("list the spares: %w", err)
+		return err
 	}
-	metered, _ := driver.(provision.Metered)
 	for _, st := range all {
-		s := spare{Status: st}
-		if metered != nil {
-			s.UsedMiB, _ = metered.Used(st) // one that was taken meanwhile
-		}
-		doc.Spares = append(doc.Spares, s)
+		doc.Spares = append(doc.Spares, spare{Status: st, UsedMiB: provision.Used(driver, st)})
 	}
 	if p.format == ui.JSON {
 		return p.f.UI().JSON(doc)
@@ -126,11 +121,7 @@ func (p *pool) print(doc poolDocument) {
 	var table ui.Table
 	table.Row("SPARE", "SINCE", "CPUS", "MEMORY", "DISK", "IMAGE")
 	for _, s := range doc.Spares {
-		memory := ui.Bytes(int64(s.Spec.MemoryMiB) << 20)
-		if s.UsedMiB > 0 {
-			memory = ui.Bytes(int64(s.UsedMiB)<<20) + " of " + memory
-		}
-		table.Row(s.Name, s.Started.Local().Format(time.DateTime), fmt.Sprint(s.Spec.CPUs), memory, fmt.Sprintf("%d GiB", s.Spec.DiskGiB), filepath.Base(string(s.Spec.Image)))
+		table.Row(s.Name, s.Started.Local().Format(time.DateTime), fmt.Sprint(s.Spec.CPUs), factory.Memory(s.Spec, s.UsedMiB), fmt.Sprintf("%d GiB", s.Spec.DiskGiB), filepath.Base(string(s.Spec.Image)))
 	}
 	table.Write(u.Out)
 }
@@ -138,9 +129,9 @@ func (p *pool) print(doc poolDocument) {
 // fill makes the spares be as many as are wanted, and says which were removed.
 func (p *pool) fill(ctx context.Context) (removed []provision.Status, err error) {
 	removed = []provision.Status{}
-	have, err := p.driver.Spares(ctx)
+	have, err := provision.Spares(ctx, p.driver)
 	if err != nil {
-		return removed, fmt.Errorf("list the spares: %w", err)
+		return removed, err
 	}
 	if err := p.sweep(ctx); err != nil {
 		return removed, err

@@ -232,20 +232,20 @@ func (b *bringUp) run(ctx context.Context) error {
 	if b.prefix != "" {
 		create, start = "create", "start"
 	}
-	return stage.Run(ctx, b, b.progress.Sink(b.prefix),
-		stage.Stage[bringUp]{Name: create, Run: createStage},
-		stage.Stage[bringUp]{Name: start, Run: startStage},
-		stage.Stage[bringUp]{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
-		stage.Stage[bringUp]{Name: "labs", Run: labsStage},
-	)
+	return stage.Run(ctx, b, b.progress.Sink(b.prefix), append([]stage.Stage[bringUp]{
+		{Name: create, Run: createStage},
+		{Name: start, Run: startStage},
+	}, settling...)...)
 }
 
-// settle waits until an instance that answers is ready, and puts the labs into it.
+// settling waits until an instance that answers is ready, and puts the labs into it.
+var settling = []stage.Stage[bringUp]{
+	{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
+	{Name: "labs", Run: labsStage},
+}
+
 func (b *bringUp) settle(ctx context.Context) error {
-	return stage.Run(ctx, b, b.progress.Sink(b.prefix),
-		stage.Stage[bringUp]{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
-		stage.Stage[bringUp]{Name: "labs", Run: labsStage},
-	)
+	return stage.Run(ctx, b, b.progress.Sink(b.prefix), settling...)
 }
 
 func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
