@@ -265,16 +265,12 @@ func (m *machine) monitor(listener net.Listener) {
 			case "cont":
 				m.state = "running"
 				m.wake.Do(func() { close(m.woken) })
-			case "quit":
-				if !does("no-quit") {
-					m.off <- 0
-				}
-			case "system_powerdown":
-				if !does("no-button") {
-					m.off <- 0
-				}
 			}
 			fmt.Fprintf(conn, "{\"return\": %s, \"id\": %q}\n", reply, cmd.ID)
+			// QEMU answers before it ends; a fake that ended first would lose the answer.
+			if (cmd.Execute == "quit" && !does("no-quit")) || (cmd.Execute == "system_powerdown" && !does("no-button")) {
+				m.off <- 0
+			}
 		}
 		conn.Close()
 	}

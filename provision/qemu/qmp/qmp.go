@@ -173,22 +173,33 @@ func (c *Client) Execute(ctx context.Context, command string, args, result any) 
 			}
 			written = nil
 		case msg := <-reply:
-			if msg.Error != nil {
-				return &Error{Command: command, Class: msg.Error.Class, Desc: msg.Error.Desc}
-			}
-			if result == nil {
-				return nil
-			}
-			if err := json.Unmarshal(msg.Return, result); err != nil {
-				return fmt.Errorf("decode the reply to %s: %w", command, err)
-			}
-			return nil
+			return msg.decode(command, result)
 		case <-c.closed:
-			return c.err(command)
+			// QEMU may answer and end at once; what it said counts.
+			select {
+			case msg := <-reply:
+				return msg.decode(command, result)
+			default:
+				return c.err(command)
+			}
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", command, context.Cause(ctx))
 		}
 	}
+}
+
+// decode reads a reply to command into result, which may be nil.
+func (m message) decode(command string, result any) error {
+	switch {
+	case m.Error != nil:
+		return &Error{Command: command, Class: m.Error.Class, Desc: m.Error.Desc}
+	case result == nil:
+		return nil
+	}
+	if err := json.Unmarshal(m.Return, result); err != nil {
+		return fmt.Errorf("decode the reply to %s: %w", command, err)
+	}
+	return nil
 }
 
 func (c *Client) err(doing string) error {

@@ -166,6 +166,42 @@ func TestPeerThatDies(t *testing.T) {
 	require.ErrorIs(t, c.Execute(t.Context(), "query-status", nil, nil), qmp.ErrClosed)
 }
 
+// anyWrite is a connection whose writes go well even when its reader has seen the end.
+type anyWrite struct{ net.Conn }
+
+func (c anyWrite) Write(b []byte) (int, error) {
+	_, _ = c.Conn.Write(b)
+	return len(b), nil
+}
+
+// meanwhile is an argument; encoding it does something while the command is already waited for.
+type meanwhile func()
+
+func (m meanwhile) MarshalJSON() ([]byte, error) {
+	m()
+	return []byte("{}"), nil
+}
+
+func TestTheLastAnswerCounts(t *testing.T) {
+	// Both the answer and the end are there when the caller looks, and select takes either.
+	for range 20 {
+		p, conn := newPeer(t)
+		go func() {
+			p.say(greeting)
+			p.ret(p.expect("qmp_capabilities", ""), "{}")
+		}()
+		c, err := qmp.New(t.Context(), anyWrite{conn})
+		require.NoError(t, err)
+		answered := meanwhile(func() {
+			p.ret("labctl-2", "{}")
+			p.conn.Close()
+			<-c.Closed()
+		})
+		require.NoError(t, c.Execute(t.Context(), "system_powerdown", answered, nil))
+		require.NoError(t, c.Close())
+	}
+}
+
 func TestCloseEndsWaitingCommands(t *testing.T) {
 	asked := make(chan struct{})
 	c := connect(t, func(p *peer) {
