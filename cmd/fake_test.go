@@ -457,7 +457,8 @@ func fakeContainers() map[string]string {
 	return map[string]string{"docker.io/library/nginx:1.27-alpine": "sha256:aa", "docker.io/library/nginx:1.28-alpine": "sha256:bb"}
 }
 
-// fakeUpstream has one file and one image. UPSTREAM=moved has another image under the same name, UPSTREAM=newer another release.
+// fakeUpstream has one file and one image. UPSTREAM=moved has another image under the same name, UPSTREAM=newer another release, and
+// UPSTREAM=mirrored is a mirror.
 type fakeUpstream struct{}
 
 func (fakeUpstream) Resolve(_ context.Context, mirror string, progress func(string)) (*release.Lock, error) {
@@ -469,8 +470,12 @@ func (fakeUpstream) Resolve(_ context.Context, mirror string, progress func(stri
 	if os.Getenv("UPSTREAM") == "away" {
 		return nil, &release.StatusError{URL: "https://upstream.example/sums", Code: 404}
 	}
+	var mirrors *release.LockedMirrors
+	if os.Getenv("UPSTREAM") == "mirrored" {
+		mirrors = &release.LockedMirrors{Releases: "https://mirror.example/releases", Registries: map[string]string{"docker.io": "mirror.example/hub"}}
+	}
 	return &release.Lock{
-		SchemaVersion: 1, Resolved: time.Unix(1_700_000_000, 0).UTC(), Debian: release.LockedDebian{Suite: "trixie", Mirror: mirror},
+		SchemaVersion: 1, Resolved: time.Unix(1_700_000_000, 0).UTC(), Mirrors: mirrors, Debian: release.LockedDebian{Suite: "trixie", Mirror: mirror},
 		Files:  []release.LockedFile{{Part: "k3s", Version: "v1", URL: "https://upstream.example/k3s", Bytes: 2048, SHA256: strings.Repeat("a", 64)}},
 		Images: []release.LockedImage{{Name: "nginx:1", Digest: "sha256:" + digest, Bytes: 4096}},
 	}, nil

@@ -3,7 +3,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -74,9 +73,9 @@ func (i Image) Mirrors() (map[string]string, error) {
 		registry, mirror, ok := strings.Cut(pair, "=")
 		switch _, twice := all[registry]; {
 		case !ok || !registryName.MatchString(registry) || !mirrorName.MatchString(mirror):
-			return nil, errors.New("there is something that is no mirror of a registry")
+			return nil, fmt.Errorf("%q is no mirror of a registry", pair)
 		case registry == "index.docker.io":
-			return nil, errors.New("the registry of images without one is docker.io")
+			return nil, fmt.Errorf("%q: the registry of images without one is docker.io", pair)
 		case twice:
 			return nil, fmt.Errorf("%s has two mirrors", registry)
 		}
@@ -171,14 +170,9 @@ func keys() []key {
 		{name: "image.modulesDir", isPath: true, doc: "source tree that parts are built from; found from labctl's own folder upwards",
 			field: func(c *Config) any { return &c.Image.ModulesDir }},
 		{name: "image.aptMirror", doc: "where Debian packages come from; empty means what this host uses",
-			field: func(c *Config) any { return &c.Image.AptMirror }},
+			field: func(c *Config) any { return &c.Image.AptMirror }, check: plainURL(func(c *Config) string { return c.Image.AptMirror }, "https://snapshot.example/debian")},
 		{name: "image.releaseMirror", doc: "base URL of a mirror of upstream's release files; empty means upstream itself",
-			field: func(c *Config) any { return &c.Image.ReleaseMirror }, check: func(c *Config) (string, string) {
-				if u, err := url.Parse(c.Image.ReleaseMirror); c.Image.ReleaseMirror != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
-					return "it is no plain URL", "use such as https://mirror.example/releases, without a user or a query"
-				}
-				return "", ""
-			}},
+			field: func(c *Config) any { return &c.Image.ReleaseMirror }, check: plainURL(func(c *Config) string { return c.Image.ReleaseMirror }, "https://mirror.example/releases")},
 		{name: "image.registryMirrors", doc: "mirrors of container registries, such as docker.io=mirror.example/hub,quay.io=mirror.example/quay",
 			field: func(c *Config) any { return &c.Image.RegistryMirrors }, check: func(c *Config) (string, string) {
 				if _, err := c.Image.Mirrors(); err != nil {
@@ -217,6 +211,17 @@ func Docs() []Doc {
 		docs = append(docs, Doc{Key: k.name, Env: envName(k.name), Meaning: k.doc})
 	}
 	return docs
+}
+
+// plainURL is empty, or an address on the web that files' paths can be put behind.
+func plainURL(get func(*Config) string, example string) func(*Config) (string, string) {
+	return func(c *Config) (string, string) {
+		u, err := url.Parse(get(c))
+		if get(c) == "" || err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && u.RawQuery == "" && u.Fragment == "" && u.User == nil {
+			return "", ""
+		}
+		return "it is no plain URL", "use such as " + example + ", without a user or a query"
+	}
 }
 
 func notEmpty(get func(*Config) string) func(*Config) (string, string) {

@@ -221,7 +221,7 @@ func TestEverySettingCanBeWrittenEverywhere(t *testing.T) {
 		}
 		value := s.Value
 		if value == "" {
-			value = cmp.Or(map[string]string{"image.releaseMirror": "http://mirror.example", "image.registryMirrors": "docker.io=mirror.example/hub"}[s.Key], "/some/where")
+			value = cmp.Or(map[string]string{"image.aptMirror": "http://mirror.example/debian", "image.releaseMirror": "http://mirror.example", "image.registryMirrors": "docker.io=mirror.example/hub"}[s.Key], "/some/where")
 		}
 		text.WriteString(name + ": " + value + "\n")
 	}

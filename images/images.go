@@ -66,7 +66,9 @@ type NotFoundError struct{ Name string }
 func (e *NotFoundError) Error() string { return fmt.Sprintf("there is no image %q", e.Name) }
 
 // Hint is the next action.
-func (e *NotFoundError) Hint() string { return "run `labctl image build`" }
+func (e *NotFoundError) Hint() string {
+	return "`labctl image list` shows those that are here, `labctl image build` makes one"
+}
 
 // DamagedError says that an image's file is not what its metadata says.
 type DamagedError struct{ Name, File, Want, Got string }

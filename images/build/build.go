@@ -17,6 +17,7 @@ import (
 	"github.com/cgoa-labs/labctl/images"
 	"github.com/cgoa-labs/labctl/images/cache"
 	"github.com/cgoa-labs/labctl/images/container"
+	"github.com/cgoa-labs/labctl/images/debian"
 	"github.com/cgoa-labs/labctl/images/source"
 	"github.com/cgoa-labs/labctl/images/store"
 	"github.com/cgoa-labs/labctl/images/versions"
@@ -252,8 +253,12 @@ func publish(ctx context.Context, s *state, progress func(string)) (err error) {
 	if err != nil {
 		return err
 	}
+	versions, err := s.versions(ctx)
+	if err != nil {
+		return err
+	}
 	meta := images.Metadata{
-		Name: s.Name, Created: time.Now().UTC().Truncate(time.Second), Source: s.Source.Name(), Recipe: string(s.recipe), Versions: s.Source.Versions(), StandIns: standIns, Containers: containers,
+		Name: s.Name, Created: time.Now().UTC().Truncate(time.Second), Source: s.Source.Name(), Recipe: string(s.recipe), Versions: versions, StandIns: standIns, Containers: containers,
 		KernelArgs: kernelArgs, MinMemoryMiB: minMemoryMiB, MinDiskGiB: minDiskGiB, BuildSeconds: s.seconds,
 	}
 	if err := store.Seal(ctx, tmp, meta, names, func(file string) { progress("digest of " + file) }); err != nil {
@@ -275,6 +280,29 @@ func publish(ctx context.Context, s *state, progress func(string)) (err error) {
 	img, err := store.New(s.Home).Get(ctx, s.Name)
 	s.image = img
 	return err
+}
+
+// versions are those of every part, as pinned or else as found in what was made.
+func (s *state) versions(ctx context.Context) (map[string]string, error) {
+	all := s.Source.Versions()
+	inside, err := s.Source.Inside(s.dirs)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := debian.OnDisk(ctx, layout.ImageDir(s.dirs[stageBake]).Disk())
+	if err != nil {
+		return nil, err
+	}
+	inside["linux"] = packages["linux-image-cloud-amd64"]
+	if s.standIn() {
+		inside["runc"] = packages["runc"] // k3s brings its own
+	}
+	for name, version := range inside {
+		if version != "" {
+			all[name] = version
+		}
+	}
+	return all, nil
 }
 
 // containerImages are the names that the guest must hold.

@@ -1,19 +1,16 @@
 package bundle
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os/exec"
-	"path"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cgoa-labs/labctl/images"
+	"github.com/cgoa-labs/labctl/images/debian"
 )
 
 type spdxPackage struct {
@@ -45,7 +42,7 @@ const unknown = "NOASSERTION"
 // SBOM lists, as SPDX 2.3, the parts that an image was made from, and the Debian packages of its guest, which are read from its disk.
 func SBOM(ctx context.Context, img images.Image, created time.Time) ([]byte, error) {
 	m := img.Metadata
-	packages, err := debianPackages(ctx, img.Dir.Disk())
+	packages, err := debian.OnDisk(ctx, img.Dir.Disk())
 	if err != nil {
 		return nil, err
 	}
@@ -86,33 +83,3 @@ var strange = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 // identifier is a name in the letters that SPDX takes.
 func identifier(name string) string { return strange.ReplaceAllString(name, "-") }
-
-// debianPackages reads names and versions of what is installed on a guest's disk, without mounting it.
-func debianPackages(ctx context.Context, disk string) (map[string]string, error) {
-	const status = "/var/lib/dpkg/status"
-	program, err := exec.LookPath("debugfs")
-	if err != nil {
-		program = path.Join("/usr/sbin", "debugfs") // not on every user's path
-	}
-	cmd := exec.CommandContext(ctx, program, "-R", "cat "+status, disk)
-	var out, trouble bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &trouble
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("read the packages on %s: %w: %s", disk, err, strings.TrimSpace(trouble.String()))
-	}
-	packages := map[string]string{}
-	name := ""
-	for line := range strings.SplitSeq(out.String(), "\n") {
-		if value, ok := strings.CutPrefix(line, "Package: "); ok {
-			name = value
-		} else if value, ok := strings.CutPrefix(line, "Version: "); ok && name != "" {
-			packages[name] = value
-		} else if line == "" {
-			name = ""
-		}
-	}
-	if len(packages) == 0 {
-		return nil, fmt.Errorf("read the packages on %s: there is no %s: %s", disk, status, strings.TrimSpace(trouble.String()))
-	}
-	return packages, nil
-}

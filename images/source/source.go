@@ -49,6 +49,8 @@ type Source interface {
 	// Versions names every part's version; StandIns the parts that take another's place, with what they really are.
 	Versions() map[string]string
 	StandIns() map[string]string
+	// Inside names the versions of what is in the parts that were made, in these folders by name, where no pin tells them.
+	Inside(dirs map[string]string) (map[string]string, error)
 }
 
 // MissingToolError says that a program is not on this machine.

@@ -14,6 +14,15 @@ var appPackages = []string{"ca-certificates", "git", "nginx-light", "openssh-cli
 
 const debianLayer = "layer.tar"
 
+// Inside implements source.Source.
+func (s *Source) Inside(dirs map[string]string) (map[string]string, error) {
+	packages, err := debian.InArchive(filepath.Join(dirs[partDebian], debianLayer))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"git": packages["git"], "nginx": packages["nginx-light"], "redis": packages["redis-server"]}, nil
+}
+
 func (s *Source) debianKey(map[string]cache.Key) (cache.Key, error) {
 	return cache.NewHash(partDebian).Strings(debian.Recipe, s.pins.Modules.DebianSuite, s.mirror, strings.Join(appPackages, " ")).Key()
 }

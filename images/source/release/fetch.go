@@ -104,16 +104,29 @@ func bare(err error) error {
 
 // StatusError says that the server answered, but not with the file.
 type StatusError struct {
+	// URL is empty where who was asked is told beside it.
 	URL  string
 	Code int
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s: %d %s", shown(e.URL), e.Code, http.StatusText(e.Code))
+	said := fmt.Sprintf("%d %s", e.Code, http.StatusText(e.Code))
+	if e.URL == "" {
+		return said
+	}
+	return shown(e.URL) + ": " + said
 }
 
 // Hint is the next action.
-func (e *StatusError) Hint() string { return reachHint }
+func (e *StatusError) Hint() string {
+	switch e.Code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+		return "labctl has no name and password for it: use a mirror that asks for none with image.releaseMirror, or `--source modules`"
+	case http.StatusNotFound:
+		return "where this is a mirror, fill it first: `labctl image lock` names what it must have; upstream itself is asked without image.releaseMirror"
+	}
+	return reachHint
+}
 
 const (
 	fetchTries = 4
@@ -129,6 +142,14 @@ type fetcher struct {
 	pause, stall time.Duration
 	// downloads is the folder of what has come halfway. A download goes on there, also in another run.
 	downloads string
+	// say is told of what is waited for, nil where nobody listens.
+	say func(string)
+}
+
+// telling is a fetcher that says what it waits for.
+func (f fetcher) telling(say func(string)) fetcher {
+	f.say = say
+	return f
 }
 
 // sums downloads a sha256 list, lines of "HEX  NAME", and returns the digests by name.
@@ -319,6 +340,9 @@ func (e *LimitedError) Hint() string {
 // longest is how long a server's wish to wait is followed; what it wants beyond that is an error.
 const longest = 30 * time.Second
 
+// worthTelling is how long a pause is of which nobody should wonder.
+const worthTelling = time.Second
+
 // retry tries again what may pass by itself: a cut connection, 429, 5xx.
 func (f fetcher) retry(ctx context.Context, try func() error) error {
 	policy := backoff.NewExponentialBackOff()
@@ -344,7 +368,11 @@ func (f fetcher) retry(ctx context.Context, try func() error) error {
 			return struct{}{}, backoff.RetryAfter(int(limit.After.Seconds()))
 		}
 		return struct{}{}, last
-	}, backoff.WithBackOff(policy), backoff.WithMaxTries(fetchTries), backoff.WithMaxElapsedTime(0))
+	}, backoff.WithBackOff(policy), backoff.WithMaxTries(fetchTries), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(_ error, pause time.Duration) {
+		if f.say != nil && pause >= worthTelling {
+			f.say(fmt.Sprintf("%v; again in %s", last, pause.Round(time.Second)))
+		}
+	}))
 	if ctx.Err() != nil && err != nil {
 		return context.Cause(ctx)
 	}

@@ -68,7 +68,7 @@ func (s *Source) fetchContainers(ctx context.Context, needs map[string]string, o
 	var list []container.Named
 	m := &puller{say: progress}
 	for _, n := range names {
-		img, err := s.pull(ctx, n, m.moved)
+		img, err := s.pull(ctx, n, progress, m.moved)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (s *Source) fetchContainers(ctx context.Context, needs map[string]string, o
 		return err
 	}
 	// A cut connection ends one layer; those that are whole do not come again.
-	if err := s.fetch.retry(ctx, func() error {
+	if err := s.fetch.telling(progress).retry(ctx, func() error {
 		err := container.WriteImages(filepath.Join(out, source.Archive), layers, append(list, own...), m.next)
 		if err == nil {
 			return nil
@@ -159,9 +159,9 @@ func (s *Source) mirrored(image string) (name.Reference, error) {
 	return name.ParseReference(mirror+"/"+ref.Context().RepositoryStr()+separator+ref.Identifier(), options...)
 }
 
-// pull finds an image for the guest's platform, by the lock's digest where there is a lock. Its layers are read later; moved is told every
-// byte that comes.
-func (s *Source) pull(ctx context.Context, image string, moved func(n int64)) (v1.Image, error) {
+// pull finds an image for the guest's platform, by the lock's digest where there is a lock. Its layers are read later; say is told of
+// what is waited for, moved of every byte that comes.
+func (s *Source) pull(ctx context.Context, image string, say func(string), moved func(n int64)) (v1.Image, error) {
 	ref, err := s.mirrored(image)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", image, err)
@@ -177,7 +177,7 @@ func (s *Source) pull(ctx context.Context, image string, moved func(n int64)) (v
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithTransport(patient{base, s.fetch.pause, s.fetch.stall, moved}),
+	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithTransport(patient{base, s.fetch.pause, s.fetch.stall, say, moved}),
 		remote.WithRetryBackoff(remote.Backoff{Duration: s.fetch.pause, Factor: 3, Jitter: 0.1, Steps: fetchTries}),
 		remote.WithRetryStatusCodes(http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout))
 	if err != nil {
@@ -199,6 +199,7 @@ type patient struct {
 	http.RoundTripper
 	// pause is the first one where a registry does not say how long to wait.
 	pause, stall time.Duration
+	say          func(string)
 	moved        func(n int64)
 }
 
@@ -216,6 +217,9 @@ func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
 			after = p.pause << (2 * try)
 		}
 		_ = res.Body.Close()
+		if after >= worthTelling {
+			p.say(fmt.Sprintf("%s limits how often it is asked; again in %s", req.URL.Host, after.Round(time.Second)))
+		}
 		select {
 		case <-req.Context().Done():
 			return nil, context.Cause(req.Context())
@@ -293,7 +297,7 @@ func (s *Source) pullError(ctx context.Context, image string, ref name.Reference
 		return e
 	}
 	// Its own text repeats the whole request and the answer's body.
-	e.Err = &StatusError{URL: ref.String(), Code: code}
+	e.Err = &StatusError{Code: code}
 	switch code {
 	case http.StatusTooManyRequests:
 		e.hint = registry + " limits how often it is asked: wait, log in with `docker login " + registry + "`, or set a mirror with image.registryMirrors"

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path"
@@ -21,16 +22,37 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cgoa-labs/labctl/config/layout"
+	"github.com/cgoa-labs/labctl/images/versions"
 )
 
 // Lock says what a build may fetch, down to the byte.
 type Lock struct {
 	SchemaVersion int       `json:"schemaVersion"`
 	Resolved      time.Time `json:"resolved"`
+	// Mirrors are what was asked instead of upstream, which says nothing of what upstream has; nil where upstream itself was asked.
+	Mirrors *LockedMirrors `json:"mirrors,omitempty"`
 	// Debian is where the guest's Debian packages come from: the suite, and the mirror where one is set, such as a snapshot's.
 	Debian LockedDebian  `json:"debian"`
 	Files  []LockedFile  `json:"files"`
 	Images []LockedImage `json:"images"`
+}
+
+// LockedMirrors are the mirrors that a lock was written from.
+type LockedMirrors struct {
+	Releases   string            `json:"releases,omitempty"`
+	Registries map[string]string `json:"registries,omitempty"`
+}
+
+// List names the mirrors.
+func (m LockedMirrors) List() []string {
+	var all []string
+	if m.Releases != "" {
+		all = append(all, m.Releases)
+	}
+	for _, registry := range slices.Sorted(maps.Keys(m.Registries)) {
+		all = append(all, registry+"="+m.Registries[registry])
+	}
+	return all
 }
 
 // LockedDebian is a suite of Debian's and a mirror of it.
@@ -67,7 +89,7 @@ func (e *UnlockedError) Error() string { return "the lock does not have " + e.Wh
 
 // Hint is the next action.
 func (e *UnlockedError) Hint() string {
-	return "write it anew with `labctl image lock`, or build without image.lock"
+	return "write it anew with `labctl image lock`, or build without a lock"
 }
 
 // LockError says that a lock cannot be used.
@@ -109,10 +131,19 @@ func ReadLock(file string) (*Lock, error) {
 	if err := yaml.UnmarshalStrict(data, &l); err != nil {
 		return fail(fmt.Errorf("it cannot be read: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: ")))
 	}
-	if l.SchemaVersion != lockSchema {
+	switch l.SchemaVersion {
+	case lockSchema:
+	case 0:
+		return fail(errors.New("it has no schemaVersion"))
+	default:
 		return fail(fmt.Errorf("its schema is version %d, this labctl reads version %d", l.SchemaVersion, lockSchema))
 	}
+	urls, names := map[string]bool{}, map[string]bool{}
 	for _, f := range l.Files {
+		if urls[f.URL] {
+			return fail(fmt.Errorf("%s is in it twice", f.URL))
+		}
+		urls[f.URL] = true
 		if f.SHA256 != strings.ToLower(f.SHA256) {
 			return fail(fmt.Errorf("the sha256 of %s is in capitals", f.URL))
 		}
@@ -121,6 +152,10 @@ func ReadLock(file string) (*Lock, error) {
 		}
 	}
 	for _, i := range l.Images {
+		if names[i.Name] {
+			return fail(fmt.Errorf("image %s is in it twice", i.Name))
+		}
+		names[i.Name] = true
 		hexDigest, prefixed := strings.CutPrefix(i.Digest, "sha256:")
 		if digest, err := hex.DecodeString(hexDigest); !prefixed || err != nil || len(digest) != sha256.Size {
 			return fail(fmt.Errorf("image %s has no digest", i.Name))
@@ -146,19 +181,26 @@ func (l *Lock) fingerprint() string {
 	return fmt.Sprint(l.Files, l.Images)
 }
 
-// file is the sha256 that a file must have: the lock's, which must be upstream's too where that publishes one. Without a lock it is upstream's.
-func (l *Lock) file(url, published string) (string, error) {
-	if l == nil {
-		return published, nil
-	}
+// file is the sha256 of a locked file.
+func (l *Lock) file(url string) (string, error) {
 	i := slices.IndexFunc(l.Files, func(f LockedFile) bool { return f.URL == url })
-	switch {
-	case i < 0:
+	if i < 0 {
 		return "", &UnlockedError{What: url}
-	case published != "" && published != l.Files[i].SHA256:
-		return "", &ChecksumError{URL: url, Want: l.Files[i].SHA256, Got: published, Locked: true}
 	}
 	return l.Files[i].SHA256, nil
+}
+
+// Fits wants a lock that was written for the pinned versions: with another labctl's every part would be refused, one after the other.
+func (l *Lock) Fits(pins versions.Versions) error {
+	if l.Debian.Suite != pins.Modules.DebianSuite {
+		return &UnlockedError{What: "Debian " + pins.Modules.DebianSuite + ", which this labctl is made for"}
+	}
+	for _, f := range l.Files {
+		if pin := pins.Release.Parts[f.Part].Version; pin != "" && f.Version != pin {
+			return &UnlockedError{What: fmt.Sprintf("%s %s, which this labctl is made for, but %s", f.Part, pin, f.Version)}
+		}
+	}
+	return nil
 }
 
 // image is the digest of a locked image; empty without a lock.
@@ -176,6 +218,10 @@ func (l *Lock) image(name string) (string, error) {
 // Resolve finds out what upstream has now under the pinned versions. Nothing of it is kept.
 func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func(string)) (*Lock, error) {
 	l := &Lock{SchemaVersion: lockSchema, Resolved: time.Now().UTC().Truncate(time.Second), Debian: LockedDebian{Suite: s.Pins.Modules.DebianSuite, Mirror: debianMirror}}
+	if s.Mirrors.Releases != "" || len(s.Mirrors.Registries) > 0 {
+		l.Mirrors = &LockedMirrors{Releases: s.Mirrors.Releases, Registries: s.Mirrors.Registries}
+	}
+	fetch := s.fetch.telling(progress)
 	for _, release := range []struct {
 		part  string
 		sums  string
@@ -184,7 +230,7 @@ func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func
 		{"k3s", s.k3s(k3sSums), []string{s.k3s(k3sBinary), s.k3s(k3sImages)}},
 		{"argocd", s.argo(argoSums), []string{s.argo(argoCLI)}},
 	} {
-		sums, err := s.sums(ctx, release.sums)
+		sums, err := fetch.sums(ctx, s.at(release.sums))
 		if err != nil {
 			return nil, err
 		}
@@ -194,14 +240,14 @@ func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func
 			if want == "" {
 				return nil, &ContentError{URL: s.at(release.sums), Err: fmt.Errorf("it has no sha256 for %s", path.Base(url))}
 			}
-			size, err := s.fetch.size(ctx, s.at(url))
+			size, err := fetch.size(ctx, s.at(url))
 			if err != nil {
 				return nil, err
 			}
 			l.Files = append(l.Files, LockedFile{Part: release.part, Version: s.Pins.Release.Parts[release.part].Version, URL: url, Bytes: size, SHA256: want})
 		}
 	}
-	core, err := s.manifests(ctx)
+	core, err := s.manifests(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +258,7 @@ func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func
 	}
 	for _, name := range names {
 		progress(name)
-		locked, err := s.resolveImage(ctx, name)
+		locked, err := s.resolveImage(ctx, name, progress)
 		if err != nil {
 			return nil, err
 		}
@@ -221,8 +267,8 @@ func (s *Source) Resolve(ctx context.Context, debianMirror string, progress func
 	return l, nil
 }
 
-func (s *Source) resolveImage(ctx context.Context, name string) (LockedImage, error) {
-	img, err := s.pull(ctx, name, func(int64) {})
+func (s *Source) resolveImage(ctx context.Context, name string, progress func(string)) (LockedImage, error) {
+	img, err := s.pull(ctx, name, progress, func(int64) {})
 	if err != nil {
 		return LockedImage{}, err
 	}
@@ -241,7 +287,7 @@ func (s *Source) resolveImage(ctx context.Context, name string) (LockedImage, er
 	return locked, nil
 }
 
-// Differences say, one a line, what upstream has now and the lock has not.
+// Differences say, one a line, what upstream has now and the lock has not, and the other way round.
 func (l *Lock) Differences(now *Lock) []string {
 	var all []string
 	if l.Debian != now.Debian {
@@ -265,6 +311,16 @@ func (l *Lock) Differences(now *Lock) []string {
 			all = append(all, "image "+img.Name+": not in the lock")
 		case l.Images[i].Digest != img.Digest:
 			all = append(all, fmt.Sprintf("image %s: from %s to %s", img.Name, l.Images[i].Digest, img.Digest))
+		}
+	}
+	for _, f := range l.Files {
+		if !slices.ContainsFunc(now.Files, func(o LockedFile) bool { return o.URL == f.URL }) {
+			all = append(all, fmt.Sprintf("%s %s: only in the lock: %s", f.Part, f.Version, f.URL))
+		}
+	}
+	for _, img := range l.Images {
+		if !slices.ContainsFunc(now.Images, func(o LockedImage) bool { return o.Name == img.Name }) {
+			all = append(all, "image "+img.Name+": only in the lock")
 		}
 	}
 	return all

@@ -4,6 +4,7 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cgoa-labs/labctl/bootstrap/argocd"
@@ -83,6 +85,28 @@ func (s *Source) Versions() map[string]string {
 // StandIns implements source.Source: upstream's own parts stand in for nothing.
 func (s *Source) StandIns() map[string]string { return nil }
 
+// Inside implements source.Source.
+func (s *Source) Inside(dirs map[string]string) (map[string]string, error) {
+	core, err := os.ReadFile(filepath.Join(dirs[source.ArgoCD], source.CoreManifest))
+	if err != nil {
+		return nil, err
+	}
+	names, err := argocd.Images(core)
+	if err != nil {
+		return nil, err
+	}
+	tags := map[string][]string{}
+	for _, image := range append(names, s.Pins.Images.Lab...) {
+		ref, err := name.NewTag(image)
+		if err != nil {
+			continue // by its digest, which has no version's name
+		}
+		repository := path.Base(ref.RepositoryStr())
+		tags[repository] = append(tags[repository], ref.TagStr())
+	}
+	return map[string]string{"nginx": strings.Join(tags["nginx"], ", "), "redis": strings.Join(tags["redis"], ", ")}, nil
+}
+
 // host is where what upstream serves at one of its hosts is fetched from.
 func (s *Source) host(upstream string) string {
 	if s.Mirrors.Releases != "" {
@@ -91,12 +115,15 @@ func (s *Source) host(upstream string) string {
 	return upstream
 }
 
-// Reachable asks the release host for k3s's checksum list, for ProbeTime at most.
+// Reachable asks the release host for k3s's checksum list, or for k3s itself where a lock has its checksum, for ProbeTime at most.
 func (s *Source) Reachable(ctx context.Context) error {
-	host := s.host(releaseHost)
+	host, probed := s.host(releaseHost), k3sSums
+	if s.Lock != nil {
+		probed = k3sBinary
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, ProbeTime, fmt.Errorf("%s did not answer within %s", shown(host), ProbeTime))
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, s.at(s.k3s(k3sSums)), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, s.at(s.k3s(probed)), nil)
 	if err != nil {
 		return err
 	}
@@ -196,12 +223,8 @@ func (s *Source) fetchServer(ctx context.Context, needs map[string]string, out s
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
 	}
-	list, err := s.sums(ctx, s.k3s(k3sSums))
-	if err != nil {
-		return err
-	}
 	// The archive is not for the guest, which would unpack it at every first boot: its images are taken out below.
-	if err := s.files(ctx, list, progress, wanted{s.k3s(k3sBinary), filepath.Join(bin, k3sBinary), 0o755}, wanted{s.k3s(k3sImages), filepath.Join(out, k3sImages), 0o600}); err != nil {
+	if err := s.files(ctx, s.k3s(k3sSums), progress, wanted{s.k3s(k3sBinary), filepath.Join(bin, k3sBinary), 0o755}, wanted{s.k3s(k3sImages), filepath.Join(out, k3sImages), 0o600}); err != nil {
 		return err
 	}
 	for _, name := range []string{"kubectl", "crictl", "ctr"} {
@@ -217,14 +240,10 @@ func (s *Source) fetchArgoCD(ctx context.Context, _ map[string]string, out strin
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
 	}
-	list, err := s.sums(ctx, s.argo(argoSums))
-	if err != nil {
+	if err := s.files(ctx, s.argo(argoSums), progress, wanted{s.argo(argoCLI), filepath.Join(bin, "argocd"), 0o755}); err != nil {
 		return err
 	}
-	if err := s.files(ctx, list, progress, wanted{s.argo(argoCLI), filepath.Join(bin, "argocd"), 0o755}); err != nil {
-		return err
-	}
-	core, err := s.manifests(ctx)
+	core, err := s.manifests(ctx, progress)
 	if err != nil {
 		return err
 	}
@@ -232,12 +251,15 @@ func (s *Source) fetchArgoCD(ctx context.Context, _ map[string]string, out strin
 }
 
 // manifests are Argo CD's. Upstream publishes no checksum of them; a lock has one.
-func (s *Source) manifests(ctx context.Context) ([]byte, error) {
-	core, err := s.fetch.text(ctx, s.at(s.core()))
-	if err != nil {
-		return nil, err
+func (s *Source) manifests(ctx context.Context, progress func(string)) ([]byte, error) {
+	want := ""
+	if s.Lock != nil {
+		var err error
+		if want, err = s.Lock.file(s.core()); err != nil {
+			return nil, err
+		}
 	}
-	want, err := s.Lock.file(s.core(), "")
+	core, err := s.fetch.telling(progress).text(ctx, s.at(s.core()))
 	if err != nil {
 		return nil, err
 	}
@@ -264,29 +286,37 @@ func namesOf(core []byte) ([]string, error) {
 	return names, nil
 }
 
-// sums are upstream's checksums by the names of files.
-func (s *Source) sums(ctx context.Context, list string) (map[string]string, error) {
-	return s.fetch.sums(ctx, s.at(list))
-}
-
 // wanted is a file of a release and where it goes.
 type wanted struct {
 	url, to string
 	perm    os.FileMode
 }
 
-// files downloads files, all at once, each by its checksum in the list and, where there is a lock, in the lock.
-func (s *Source) files(ctx context.Context, list map[string]string, progress func(string), all ...wanted) error {
+// files downloads files, all at once, each by its checksum in the lock or, where there is none, in the list that upstream publishes at this address.
+func (s *Source) files(ctx context.Context, list string, progress func(string), all ...wanted) error {
+	fetch, sums := s.fetch.telling(progress), map[string]string{}
+	var err error
+	if s.Lock == nil {
+		if sums, err = fetch.sums(ctx, s.at(list)); err != nil {
+			return err
+		}
+	} else {
+		for _, w := range all {
+			if sums[path.Base(w.url)], err = s.Lock.file(w.url); err != nil {
+				return err
+			}
+		}
+	}
 	meter := &meter{say: progress, names: make([]string, len(all)), done: make([]int64, len(all)), total: make([]int64, len(all))}
 	group, ctx := errgroup.WithContext(ctx)
 	for i, w := range all {
 		meter.names[i] = path.Base(w.url)
 		group.Go(func() error {
-			want, err := s.Lock.file(w.url, list[path.Base(w.url)])
-			if err != nil {
-				return err
+			err := fetch.file(ctx, s.at(w.url), sums[path.Base(w.url)], w.to, w.perm, func(done, total int64) { meter.moved(i, done, total) })
+			if wrong := (*ChecksumError)(nil); errors.As(err, &wrong) {
+				wrong.Locked = s.Lock != nil
 			}
-			return s.fetch.file(ctx, s.at(w.url), want, w.to, w.perm, func(done, total int64) { meter.moved(i, done, total) })
+			return err
 		})
 	}
 	return group.Wait()

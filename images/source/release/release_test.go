@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -46,6 +48,8 @@ type world struct {
 	pins    versions.Versions
 	// stall is for tests in which nothing comes: on a busy machine a short one makes others fail.
 	stall time.Duration
+	mu    sync.Mutex
+	said  []string
 }
 
 const (
@@ -151,7 +155,7 @@ func (w *world) build(part string) (string, error) {
 	dirs := map[string]string{}
 	for _, p := range s.Parts() {
 		out := w.t.TempDir()
-		if err := p.Build(w.t.Context(), dirs, out, func(string) {}); err != nil {
+		if err := p.Build(w.t.Context(), dirs, out, w.hear); err != nil {
 			return out, err
 		}
 		if dirs[p.Name] = out; p.Name == part {
@@ -160,6 +164,13 @@ func (w *world) build(part string) (string, error) {
 	}
 	w.t.Fatalf("no part %s", part)
 	return "", nil
+}
+
+// hear keeps what a build says; parts of it may say things at once.
+func (w *world) hear(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, line)
 }
 
 // archived are the images of a part's archive.
@@ -348,8 +359,12 @@ func TestALimitIsExplained(t *testing.T) {
 			return true
 		}
 	}
-	w.Before = on("/k3s", limited("3600"))
+	w.Before = on("/k3s", limited("1"))
 	_, err := w.build(source.Server)
+	require.Error(t, err)
+	require.Contains(t, w.said, w.options.Mirrors.Releases+"/k3s-io/k3s/releases/download/"+url.PathEscape(w.pins.Release.Parts["k3s"].Version)+"/k3s: the server limits how often it is asked, and wants 1s without a request; again in 1s")
+	w.Before = on("/k3s", limited("3600"))
+	_, err = w.build(source.Server)
 	var limit *release.LimitedError
 	require.ErrorAs(t, err, &limit)
 	require.Equal(t, time.Hour, limit.After)
@@ -360,6 +375,8 @@ func TestALimitIsExplained(t *testing.T) {
 	var pull *release.PullError
 	require.ErrorAs(t, err, &pull)
 	require.Equal(t, "nginx:1.27-alpine", pull.Image)
+	require.EqualError(t, pull, "image nginx:1.27-alpine from "+w.address+": 429 Too Many Requests")
+	require.Contains(t, w.said, w.address+" limits how often it is asked; again in 1s", "a wait is no silence")
 	require.Contains(t, pull.Hint(), "the mirror 127.0.0.1")
 	require.Contains(t, pull.Hint(), "image.registryMirrors")
 }
@@ -644,6 +661,25 @@ func TestLock(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, read.Differences(again))
 
+	require.Equal(t, &release.LockedMirrors{Releases: w.options.Mirrors.Releases, Registries: w.options.Mirrors.Registries}, read.Mirrors)
+	require.Equal(t, w.options.Mirrors.Releases, read.Mirrors.List()[0])
+
+	// The lock has the checksums: upstream's lists of them are not asked for.
+	var lists atomic.Int32
+	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, ".txt") {
+			return false
+		}
+		lists.Add(1)
+		rw.WriteHeader(http.StatusNotFound)
+		return true
+	}
+	_, err = w.build(source.Containers)
+	require.NoError(t, err)
+	require.NoError(t, release.New(w.options).Reachable(t.Context()))
+	require.Zero(t, lists.Load())
+	w.Before = nil
+
 	// A tag that has moved: the locked image is what a build gets, and the check tells.
 	old := read.Images[0]
 	w.push(argoImage, w.image("amd64", 2))
@@ -657,6 +693,11 @@ func TestLock(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, read.Differences(now), 1)
 	require.Contains(t, read.Differences(now)[0], argoImage)
+
+	// What only the lock has is told too.
+	few := *now
+	few.Files, few.Images = now.Files[1:], now.Images[1:]
+	require.Equal(t, []string{"k3s " + now.Files[0].Version + ": only in the lock: " + now.Files[0].URL, "image " + argoImage + ": only in the lock"}, now.Differences(&few))
 
 	// A release whose files were exchanged, with their list: refused by the lock.
 	w.options.Lock = read
@@ -729,19 +770,48 @@ func TestALockBehindALink(t *testing.T) {
 
 func TestLocksThatCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()
-	for name, content := range map[string]string{
-		"schema": "schemaVersion: 9\n", "text": "hello", "field": "schemaVersion: 1\nnonsense: true\n",
-		"digest": "schemaVersion: 1\nfiles: [{url: x, sha256: abc}]\n", "image": "schemaVersion: 1\nimages: [{name: x, digest: abc}]\n",
+	sum := strings.Repeat("a", 64)
+	for content, why := range map[string]string{
+		"schemaVersion: 9\n":                 "its schema is version 9",
+		"resolved: 2026-12-03T00:00:00Z\n":   "it has no schemaVersion",
+		"hello":                              "it cannot be read",
+		"schemaVersion: 1\nnonsense: true\n": `unknown field "nonsense"`,
+		"schemaVersion: 1\nfiles: [{url: x, sha256: abc}]\n":                                                       "x has no sha256",
+		"schemaVersion: 1\nimages: [{name: x, digest: abc}]\n":                                                     "image x has no digest",
+		"schemaVersion: 1\nfiles: [{url: x, sha256: " + sum + "}, {url: x, sha256: " + sum + "}]\n":                "x is in it twice",
+		"schemaVersion: 1\nimages: [{name: x, digest: sha256:" + sum + "}, {name: x, digest: sha256:" + sum + "}]": "image x is in it twice",
 	} {
-		file := filepath.Join(dir, name)
+		file := filepath.Join(dir, "labctl.lock")
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
 		_, err := release.ReadLock(file)
 		var bad *release.LockError
-		require.ErrorAs(t, err, &bad, name)
+		require.ErrorAs(t, err, &bad, content)
 		require.Contains(t, err.Error(), file)
+		require.Contains(t, err.Error(), why)
 	}
 	_, err := release.ReadLock(filepath.Join(dir, "none"))
 	require.ErrorContains(t, err, "there is no lock file")
+}
+
+// TestAnotherVersionsLock: it is refused as what it is, not by the first address that it lacks.
+func TestAnotherVersionsLock(t *testing.T) {
+	w := newWorld(t)
+	lock, err := w.resolve()
+	require.NoError(t, err)
+	require.NoError(t, lock.Fits(w.pins))
+	lock.Files[0].Version = "v1.0.0+k3s1"
+	require.EqualError(t, lock.Fits(w.pins), "the lock does not have k3s "+w.pins.Release.Parts["k3s"].Version+", which this labctl is made for, but v1.0.0+k3s1")
+	lock.Debian.Suite = "bookworm"
+	require.ErrorContains(t, lock.Fits(w.pins), "Debian trixie")
+}
+
+func TestVersionsInside(t *testing.T) {
+	w := newWorld(t)
+	dir, err := w.build(source.ArgoCD)
+	require.NoError(t, err)
+	inside, err := release.New(w.options).Inside(map[string]string{source.ArgoCD: dir})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"nginx": "1.27-alpine, 1.28-alpine", "redis": redisImage[strings.LastIndex(redisImage, ":")+1:]}, inside)
 }
 
 func TestNewer(t *testing.T) {

@@ -3,17 +3,20 @@ package about
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/cgoa-labs/labctl/cmd/internal/labctl/image"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
+	"github.com/cgoa-labs/labctl/cmd/internal/labctl/image"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/labrun"
 	"github.com/cgoa-labs/labctl/cmd/internal/ui"
+	"github.com/cgoa-labs/labctl/images"
+	pinning "github.com/cgoa-labs/labctl/images/versions"
 )
 
 // versions is the result of version as JSON.
@@ -28,6 +31,14 @@ type versions struct {
 	Hypervisor string           `json:"hypervisor,omitempty"`
 	Labs       []labrun.Program `json:"labs,omitempty"`
 	Images     []image.Parts    `json:"images,omitempty"`
+	// Pinned are told where there is no image yet.
+	Pinned []pinned `json:"pinned,omitempty"`
+}
+
+// pinned are the versions that a build from a source takes.
+type pinned struct {
+	Source   images.SourceName `json:"source"`
+	Versions map[string]string `json:"versions"`
 }
 
 // NewVersion is the command version.
@@ -99,6 +110,23 @@ func (v *versions) add(ctx context.Context, f *factory.Factory) error {
 	for _, img := range all {
 		v.Images = append(v.Images, image.PartsOf(img))
 	}
+	if len(all) > 0 {
+		return nil
+	}
+	pins, err := pinning.Load()
+	if err != nil {
+		return err
+	}
+	for _, source := range []struct {
+		name  images.SourceName
+		parts map[string]pinning.Part
+	}{{images.Release, pins.Release.Parts}, {images.Modules, pins.Modules.Parts}} {
+		p := pinned{source.name, map[string]string{"debian": pins.Modules.DebianSuite}}
+		for name, part := range source.parts {
+			p.Versions[name] = part.Version
+		}
+		v.Pinned = append(v.Pinned, p)
+	}
 	return nil
 }
 
@@ -119,5 +147,13 @@ func (v versions) print(u *ui.UI) {
 	}
 	for _, img := range v.Images {
 		img.Print(u)
+	}
+	for _, p := range v.Pinned {
+		u.Print("no image yet; one from %s takes:", p.Source)
+		table := ui.Table{Indent: "  "}
+		for _, name := range slices.Sorted(maps.Keys(p.Versions)) {
+			table.Row(name, p.Versions[name])
+		}
+		table.Write(u.Out)
 	}
 }

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +33,8 @@ func newLock(f *factory.Factory) *cobra.Command {
 sha256, each container image's digest for the guest's platform, and the time. A build with --lock FILE, or the setting image.lock, takes
 nothing else.
 
-FILE is the setting image.lock, or else labctl.lock in this folder. A lock that is there is written anew.
+FILE is the setting image.lock, or else labctl.lock in this folder. A lock that is there is written anew; it keeps its Debian mirror unless
+--apt-mirror names another. Debian packages are pinned by such a mirror only, that of a snapshot.
 
 With --check nothing is written: what upstream has now is held against FILE, and what it has released since is named. The exit code is 1
 where anything differs.`,
@@ -60,14 +63,19 @@ where anything differs.`,
 }
 
 func writeLock(ctx context.Context, f *factory.Factory, file string, format ui.Format) error {
-	// Only a lock may be written over.
-	if _, err := release.ReadLock(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return &cli.UsageError{Msg: fmt.Sprintf("%s is there and is no lock of this labctl's", file), Fix: "name another FILE, or move it away"}
+	debian := f.Settings().Image.AptMirror
+	old, err := replaceable(file)
+	if err != nil {
+		return err
+	}
+	kept := old != nil && debian == "" && old.Debian.Mirror != ""
+	if kept {
+		debian = old.Debian.Mirror
 	}
 	if err := writable(filepath.Dir(file)); err != nil {
 		return err
 	}
-	lock, err := resolve(ctx, f)
+	lock, err := resolve(ctx, f, debian)
 	if err != nil {
 		return err
 	}
@@ -90,8 +98,40 @@ func writeLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 		table.Row("image", ui.Bytes(l.Bytes), short(l.Digest), l.Name)
 	}
 	table.Write(f.Out)
-	f.UI().Note("written to %s; `labctl image build --source release --lock %s` takes nothing else", file, file)
+	u := f.UI()
+	u.Note("written to %s; `labctl image build --source release --lock %s` takes nothing else", file, file)
+	if lock.Mirrors != nil {
+		u.Note("it has what the mirrors serve, not what upstream does: %s", strings.Join(lock.Mirrors.List(), ", "))
+	}
+	switch {
+	case kept:
+		u.Note("Debian's packages still come from %s; --apt-mirror names another mirror", debian)
+	case debian == "":
+		u.Note("Debian's packages are not pinned: --apt-mirror with a snapshot's address does that")
+	}
 	return nil
+}
+
+// replaceable is the lock that is in the place of a new one, nil for none. Nothing but a lock may be written over.
+func replaceable(file string) (*release.Lock, error) {
+	if file == "-" {
+		return nil, &cli.UsageError{Msg: "a lock is written to a file", Fix: "name one; -o json prints what is written"}
+	}
+	old, err := release.ReadLock(file)
+	var unusable *release.LockError
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, nil
+	case errors.As(err, &unusable):
+		return nil, &cli.UsageError{Msg: fmt.Sprintf("%s is there and is no lock of this labctl's: %v", file, bare(unusable.Err)), Fix: "name another FILE, or move it away"}
+	case err != nil:
+		return nil, err
+	}
+	info, err := os.Stat(file)
+	if err == nil && info.Mode().Perm()&0o200 == 0 {
+		err = &cli.UsageError{Msg: file + " is write-protected", Fix: fmt.Sprintf("name another FILE, or allow it with `chmod u+w %s`", file)}
+	}
+	return old, err
 }
 
 // bare is a file's error without the file's name.
@@ -112,7 +152,7 @@ func writable(dir string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-func resolve(ctx context.Context, f *factory.Factory) (*release.Lock, error) {
+func resolve(ctx context.Context, f *factory.Factory, debianMirror string) (*release.Lock, error) {
 	upstream, err := f.Upstream()
 	if err != nil {
 		return nil, err
@@ -121,7 +161,7 @@ func resolve(ctx context.Context, f *factory.Factory) (*release.Lock, error) {
 	defer progress.Close()
 	var lock *release.Lock
 	err = stage.Bare(stage.One(ctx, progress.Sink(""), "resolve", func(ctx context.Context, say func(string)) error {
-		lock, err = upstream.Resolve(ctx, f.Settings().Image.AptMirror, say)
+		lock, err = upstream.Resolve(ctx, debianMirror, say)
 		return err
 	}))
 	return lock, err
@@ -132,16 +172,13 @@ func checkLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 	if err != nil {
 		return err
 	}
-	now, err := resolve(ctx, f)
+	now, err := resolve(ctx, f, cmp.Or(f.Settings().Image.AptMirror, have.Debian.Mirror)) // without the setting a build takes the lock's
 	if err != nil {
 		return err
 	}
 	upstream, err := f.Upstream()
 	if err != nil {
 		return err
-	}
-	if f.Settings().Image.AptMirror == "" {
-		now.Debian.Mirror = have.Debian.Mirror // a build takes the lock's
 	}
 	differences := have.Differences(now)
 	newer, newerErr := upstream.Newer(ctx)

@@ -137,12 +137,16 @@ func (b *builder) locked(options build.Options) (build.Options, error) {
 	switch {
 	case b.lockErr != nil:
 		return options, b.lockErr
-	case b.lock != nil && b.lock.Debian.Suite != options.Pins.Modules.DebianSuite:
-		return options, &release.UnlockedError{What: "Debian " + options.Pins.Modules.DebianSuite + ", which this labctl is made for"}
-	case b.lock == nil || b.lock.Debian.Mirror == options.Mirror:
-	case options.Mirror == "":
+	case b.lock == nil:
+		return options, nil
+	}
+	if err := b.lock.Fits(options.Pins); err != nil {
+		return options, err
+	}
+	if options.Mirror == "" {
 		options.Mirror = b.lock.Debian.Mirror
-	default:
+	}
+	if options.Mirror != b.lock.Debian.Mirror {
 		return options, &release.UnlockedError{What: "the Debian mirror " + options.Mirror}
 	}
 	return options, nil
