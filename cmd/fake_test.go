@@ -61,7 +61,21 @@ func fakeParts() factory.Parts {
 			}
 			return []check.Check{{ID: "node", Title: "node", Ask: ask}}
 		},
+		Isolate: fakeIsolate,
 	}
+}
+
+// fakeIsolate is a file in the instance's folder.
+func fakeIsolate(_ context.Context, guest run.Runner, progress func(string)) (bool, error) {
+	progress("new keys")
+	if fake("no-keys") {
+		return false, errors.New("cluster authority: gave up")
+	}
+	file := filepath.Join(guest.(*fakeGuest).root, "isolated")
+	if _, err := os.Stat(file); err == nil {
+		return true, nil
+	}
+	return false, os.WriteFile(file, nil, 0o600)
 }
 
 func fake(word string) bool {

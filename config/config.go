@@ -39,6 +39,8 @@ type Instance struct {
 	// TTL is how long it may run, and Idle how long nobody may do anything in it, before `labctl gc` stops it; 0 is for ever.
 	TTL  time.Duration `mapstructure:"ttl"`
 	Idle time.Duration `mapstructure:"idle"`
+	// Isolate gives a new instance's cluster keys of its own.
+	Isolate bool `mapstructure:"isolate"`
 }
 
 // Image says which golden image is used and how it is built.
@@ -154,6 +156,8 @@ func keys() []key {
 			field: func(c *Config) any { return &c.Instance.TTL }, check: limit(func(c *Config) time.Duration { return c.Instance.TTL })},
 		{name: "instance.idle", doc: "how long nobody may do anything in a new instance before gc stops it, keeping memory and work; 0 is for ever",
 			field: func(c *Config) any { return &c.Instance.Idle }, check: limit(func(c *Config) time.Duration { return c.Instance.Idle })},
+		{name: "instance.isolate", doc: "re-issue, in a new instance, the cluster's keys that clones of one image share; costs a restart of k3s",
+			field: func(c *Config) any { return &c.Instance.Isolate }},
 		{name: "parallel", doc: "how many instances are worked on at once; 0 means half as many as this host has processors",
 			field: func(c *Config) any { return &c.Parallel }, check: between(func(c *Config) int { return c.Parallel }, 0, 256)},
 		{name: "accelerator", allowed: []string{"auto", "kvm", "tcg"}, doc: "auto proves KVM with a tiny boot and else emulates; kvm, tcg",

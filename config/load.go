@@ -226,7 +226,7 @@ func defaultValues() (map[string]any, error) {
 	return map[string]any{
 		"stateDir": home.State, "cacheDir": home.Cache, "guestDir": guestDir,
 		"accelerator": "auto", "language": "auto", "color": "auto",
-		"instance.cpus": 2, "instance.memory": "3GiB", "instance.disk": "12GiB", "instance.port": 0,
+		"instance.cpus": 2, "instance.memory": "3GiB", "instance.disk": "12GiB", "instance.port": 0, "instance.isolate": false,
 		"image.name": "lab", "image.source": "auto", "image.modulesDir": modulesDir, "image.aptMirror": "", "image.releaseMirror": "", "image.registryMirrors": "", "image.lock": "",
 		"timeouts.boot": "10m", "timeouts.verify": "3m", "timeouts.solve": "30m", "timeouts.build": "90m", "timeouts.queue": "1h", "parallel": "0",
 	}, nil

@@ -189,6 +189,13 @@ func (e *RenewError) Hint() string {
 	return "`labctl start " + e.Name + "` goes on with it; the same command again tries anew"
 }
 
+func keys(s Spec) string {
+	if s.Isolate {
+		return "its own"
+	}
+	return "those of all clones"
+}
+
 // Conflict is nil, or a *ConflictError that says in what an existing instance differs from what is wanted now. A port is wanted only
 // where it is not 0.
 func Conflict(have, want Spec) error {
@@ -198,6 +205,7 @@ func Conflict(have, want Spec) error {
 		{"CPUs", strconv.Itoa(have.CPUs), strconv.Itoa(want.CPUs)},
 		{"memory (MiB)", strconv.Itoa(have.MemoryMiB), strconv.Itoa(want.MemoryMiB)},
 		{"disk (GiB)", strconv.Itoa(have.DiskGiB), strconv.Itoa(want.DiskGiB)},
+		{"cluster's keys", keys(have), keys(want)},
 		{"SSH port", strconv.Itoa(have.SSHPort), strconv.Itoa(want.SSHPort)},
 	} {
 		if c.have != c.want && !(c.what == "SSH port" && want.SSHPort == 0) {

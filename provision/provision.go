@@ -30,6 +30,8 @@ type Spec struct {
 	Cold bool `json:"cold,omitempty"`
 	// Freezable keeps the guest's memory in a file, so that Freezer.Freeze can save it.
 	Freezable bool `json:"freezable,omitempty"`
+	// Isolate is an instance whose cluster shares no key with other clones of its image: they are re-issued before anybody gets it.
+	Isolate bool `json:"isolate,omitempty"`
 	// Spare is an instance that nobody has yet; see Sparer.
 	Spare bool `json:"spare,omitempty"`
 }

@@ -16,7 +16,7 @@ var CloudCustomize = []string{
 }
 
 // CloudKernelArgs is its kernel's command line. Its processor may be shared with strangers, so that mitigations stay on.
-const CloudKernelArgs = "root=LABEL=" + RootLabel + " rw rootfstype=ext4 console=tty0 console=ttyS0 loglevel=4 nowatchdog net.ifnames=0 " + CloudFlag
+const CloudKernelArgs = "root=LABEL=" + RootLabel + " rw rootfstype=ext4 console=tty0 console=ttyS0 loglevel=4 nowatchdog net.ifnames=0 " + panicArgs + " " + CloudFlag
 
 // RootLabel is the label of the guest's root file system.
 const RootLabel = "labroot"

@@ -59,8 +59,12 @@ var Customize = []string{
 
 // KernelArgs is the guest kernel's command line. Mitigations protect guests from each other's code on one CPU; here each guest has a
 // CPU of its own making, and they cost an emulated one dearly. The time stamp counter is the host's; on a busy host the kernel would come
-// to distrust it and read another clock for ever after, each time by way of the emulator.
-const KernelArgs = "root=/dev/vda rw rootfstype=ext4 console=ttyS0 quiet loglevel=4 mitigations=off tsc=reliable audit=0 nowatchdog systemd.show_status=0 net.ifnames=0 random.trust_cpu=1"
+// to distrust it and read another clock for ever after, each time by way of the emulator. A kernel that cannot go on starts anew, as whoever waits
+// for it would have it do: an emulated processor may run an instruction that the kernel is just replacing in its own code.
+const KernelArgs = "root=/dev/vda rw rootfstype=ext4 console=ttyS0 quiet loglevel=4 mitigations=off tsc=reliable audit=0 nowatchdog systemd.show_status=0 net.ifnames=0 random.trust_cpu=1 " + panicArgs
+
+// panicArgs have the kernel start anew 5 s after it found itself broken.
+const panicArgs = "oops=panic panic=5"
 
 // Files are the operating system's configuration files.
 func Files() []bootstrap.File { return read(placed) }

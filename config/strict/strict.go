@@ -53,6 +53,14 @@ func Decode(_, to reflect.Type, data any) (any, error) {
 			return nil, &valueError{fmt.Sprintf("%s is not a whole number", quoted(data)), "write a number such as 2"}
 		}
 		return n, nil
+	case reflect.Bool:
+		if b, ok := data.(bool); ok {
+			return b, nil
+		}
+		if b, err := strconv.ParseBool(strings.TrimSpace(text)); isText && err == nil {
+			return b, nil
+		}
+		return nil, &valueError{fmt.Sprintf("%s is neither true nor false", quoted(data)), "write true or false"}
 	case reflect.String:
 		if !isText {
 			return nil, &valueError{fmt.Sprintf("%s is not a text", quoted(data)), "put it in quotes if it is meant so"}

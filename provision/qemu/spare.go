@@ -107,7 +107,7 @@ func (d *Driver) strayedSpare(e state.Entry) string {
 // fits says whether a spare can be taken for what is wanted.
 func fits(have, want provision.Spec) bool {
 	return !want.Cold && !want.Freezable && !want.Spare &&
-		have.Image == want.Image && have.ImageDigest == want.ImageDigest && have.CPUs == want.CPUs && have.MemoryMiB == want.MemoryMiB && have.DiskGiB == want.DiskGiB
+		have.Image == want.Image && have.ImageDigest == want.ImageDigest && have.CPUs == want.CPUs && have.MemoryMiB == want.MemoryMiB && have.DiskGiB == want.DiskGiB && have.Isolate == want.Isolate
 }
 
 // spares are the names of those that can be taken for what is wanted.

@@ -105,6 +105,8 @@ type Parts struct {
 	Fleet func(ctx context.Context, c config.Loaded, parallel int, say, note, log func(line string)) (Fleet, error)
 	// GuestChecks are the guest contract, to be asked once; deep adds what takes long.
 	GuestChecks func(guest run.Runner, deep bool) []check.Check
+	// Isolate gives a guest's cluster keys of its own; done says that it had them. The platform has to get ready anew.
+	Isolate func(ctx context.Context, guest run.Runner, progress func(detail string)) (done bool, err error)
 }
 
 // Factory makes what commands need.
@@ -139,6 +141,12 @@ func (f *Factory) RootFlags(root *cobra.Command) {
 // Setting adds a flag to cmd that overrides a setting.
 func Setting(cmd *cobra.Command, key, name, value, usage string) {
 	setting(cmd.Flags(), key, name, value, usage)
+}
+
+// Switch ties a flag that is given without a value to a setting that is true or false.
+func Switch(cmd *cobra.Command, key, name, usage string) {
+	setting(cmd.Flags(), key, name, "bool", usage)
+	cmd.Flags().Lookup(name).NoOptDefVal = "true"
 }
 
 // LanguageFlag adds --lang, the language of lab texts.

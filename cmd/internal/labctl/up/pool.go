@@ -64,6 +64,7 @@ are listed. None is made by itself in the place of one that was taken: the same 
 	factory.Setting(cmd, "instance.cpus", "cpus", "N", "CPUs of a spare")
 	factory.Setting(cmd, "instance.memory", "memory", "SIZE", "memory of a spare, such as 3GiB")
 	factory.Setting(cmd, "instance.disk", "disk", "SIZE", "disk of a spare, such as 12GiB")
+	factory.Switch(cmd, "instance.isolate", "isolate", "give a spare's cluster keys of its own")
 	factory.Setting(cmd, "image.name", "image", "NAME", "golden image")
 	ui.AddFormat(cmd, &format)
 	return cmd

@@ -21,7 +21,7 @@ func shape(f *factory.Factory, name string, cold bool) provision.Spec {
 	return provision.Spec{
 		Name: name, Image: c.Home().Image(c.Image.Name),
 		CPUs: c.Instance.CPUs, MemoryMiB: c.Instance.Memory.MiB(), DiskGiB: c.Instance.Disk.GiB(), SSHPort: c.Instance.Port,
-		Cold: cold,
+		Cold: cold, Isolate: c.Instance.Isolate,
 	}
 }
 
@@ -79,6 +79,8 @@ func reshaped(f *factory.Factory, spec provision.Spec, given []string) provision
 			spec.DiskGiB = c.Instance.Disk.GiB()
 		case "port":
 			spec.SSHPort = c.Instance.Port
+		case "isolate":
+			spec.Isolate = c.Instance.Isolate
 		case "image":
 			spec.Image = c.Home().Image(c.Image.Name)
 		}

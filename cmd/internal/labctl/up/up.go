@@ -55,7 +55,10 @@ and the work on it stay. The same command again goes on where an interrupted one
 
 Several names, or a class in a CSV file with the columns name, email and labs, make a fleet: as many instances at once as the
 setting parallel says. What does not fit on this host is refused before anything is begun, or waited for with --queue. One that
-fails stops no other.`,
+fails stops no other.
+
+Clones of one image share the keys that its cluster was made with, which is safe as long as nothing but SSH reaches them. With
+--isolate they are re-issued before anybody gets the instance: k3s starts anew, and every pod.`,
 		Example: `  labctl up
   labctl up alice bob
   labctl up --learners class.csv
@@ -65,7 +68,7 @@ fails stops no other.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: f.CompleteInstances,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, name := range []string{"cpus", "memory", "disk", "port", "image", "ttl", "idle"} {
+			for _, name := range []string{"cpus", "memory", "disk", "port", "image", "ttl", "idle", "isolate"} {
 				if cmd.Flags().Changed(name) {
 					o.Given = append(o.Given, name)
 				}
@@ -89,6 +92,7 @@ fails stops no other.`,
 	factory.Setting(cmd, "instance.port", "port", "PORT", "loopback port for SSH; 0 takes a free one")
 	factory.Setting(cmd, "instance.ttl", "ttl", "TIME", "how long it may run before gc stops it, keeping memory and work; 0 is for ever")
 	factory.Setting(cmd, "instance.idle", "idle", "TIME", "how long nobody may do anything in it before gc stops it; 0 is for ever")
+	factory.Switch(cmd, "instance.isolate", "isolate", "give a new instance's cluster keys of its own, at the price of a restart of k3s")
 	factory.Setting(cmd, "accelerator", "accelerator", "NAME", "auto, kvm or tcg")
 	factory.Setting(cmd, "image.name", "image", "NAME", "golden image")
 	factory.Setting(cmd, "image.source", "source", "NAME", "where a missing image's parts come from: auto, release or modules")
@@ -235,17 +239,20 @@ func (b *bringUp) run(ctx context.Context) error {
 	return stage.Run(ctx, b, b.progress.Sink(b.prefix), append([]stage.Stage[bringUp]{
 		{Name: create, Run: createStage},
 		{Name: start, Run: startStage},
-	}, settling...)...)
+	}, b.settling()...)...)
 }
 
 // settling waits until an instance that answers is ready, and puts the labs into it.
-var settling = []stage.Stage[bringUp]{
-	{Name: "platform ready", Run: readyStage, Cleanup: hangUp},
-	{Name: "labs", Run: labsStage},
+func (b *bringUp) settling() []stage.Stage[bringUp] {
+	stages := []stage.Stage[bringUp]{{Name: "platform ready", Run: readyStage, Cleanup: hangUp}}
+	if b.spec.Isolate {
+		stages = append(stages, stage.Stage[bringUp]{Name: "keys of its own", Run: isolateStage})
+	}
+	return append(stages, stage.Stage[bringUp]{Name: "labs", Run: labsStage})
 }
 
 func (b *bringUp) settle(ctx context.Context) error {
-	return stage.Run(ctx, b, b.progress.Sink(b.prefix), settling...)
+	return stage.Run(ctx, b, b.progress.Sink(b.prefix), b.settling()...)
 }
 
 func createStage(ctx context.Context, b *bringUp, _ func(string)) error {
@@ -304,6 +311,21 @@ func readyStage(ctx context.Context, b *bringUp, progress func(string)) error {
 	}
 	if b.conn, err = b.f.Connect(ctx, status); err != nil {
 		return err
+	}
+	b.guest, err = boot.WaitReady(ctx, b.f, b.driver, b.name, b.conn, progress)
+	return err
+}
+
+func isolateStage(ctx context.Context, b *bringUp, progress func(string)) error {
+	limit := b.f.Settings().Timeouts.Boot
+	stepCtx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+	defer cancel()
+	done, err := b.f.Parts.Isolate(stepCtx, b.conn, progress)
+	switch {
+	case err != nil:
+		return fmt.Errorf("re-issue the cluster's keys: %w", err)
+	case done:
+		return stage.ErrCached
 	}
 	b.guest, err = boot.WaitReady(ctx, b.f, b.driver, b.name, b.conn, progress)
 	return err

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/cgoa-labs/labctl/bootstrap/guest"
+	"github.com/cgoa-labs/labctl/bootstrap/k3s"
 	"github.com/cgoa-labs/labctl/cmd/internal/cli"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl"
 	"github.com/cgoa-labs/labctl/cmd/internal/labctl/factory"
@@ -41,6 +42,7 @@ func Parts() factory.Parts {
 		Fleet:       newFleet,
 		OpenSSH:     ssh.OpenSSH,
 		GuestChecks: guestChecks,
+		Isolate:     k3s.Isolate,
 	}
 }
 

@@ -21,8 +21,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "k3s server:", err)
+	do := run
+	if len(os.Args) > 1 && os.Args[1] == "certificate" {
+		do = func(context.Context) error { return certificate(os.Args[2:]) }
+	}
+	if err := do(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "k3s:", err)
 		klog.Flush()
 		os.Exit(1)
 	}

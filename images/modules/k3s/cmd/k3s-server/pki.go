@@ -136,14 +136,14 @@ func ensureLeaf(ca, leaf pair, cn string, orgs, names []string, now time.Time) e
 	if err != nil {
 		return err
 	}
-	if !fresh {
-		if old, err := cert.CertsFromFile(leaf.crt); err == nil && old[0].NotAfter.Sub(now) > renewBefore {
-			return nil
-		}
-	}
 	caCerts, err := cert.CertsFromFile(ca.crt)
 	if err != nil {
 		return err
+	}
+	if !fresh {
+		if old, err := cert.CertsFromFile(leaf.crt); err == nil && old[0].NotAfter.Sub(now) > renewBefore && old[0].CheckSignatureFrom(caCerts[0]) == nil {
+			return nil
+		}
 	}
 	caKey, _, err := ensureKey(ca.key)
 	if err != nil {

@@ -19,14 +19,14 @@ const (
 var version = "unset"
 
 var programs = map[string]string{
-	"server": "k3s-server", "kubectl": "kubectl", "crictl": "crictl", "ctr": "ctr", "check-config": "",
+	"server": "k3s-server", "kubectl": "kubectl", "crictl": "crictl", "ctr": "ctr", "certificate": "k3s-server", "check-config": "",
 }
 
 func main() {
 	name, args := filepath.Base(os.Args[0]), os.Args[1:]
 	if name == "k3s" {
 		if len(args) == 0 || args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
-			fmt.Printf("k3s %s (labctl's stand-in, built from Go modules)\n\nUsage: k3s server | kubectl | crictl | ctr | --version\n", version)
+			fmt.Printf("k3s %s (labctl's stand-in, built from Go modules)\n\nUsage: k3s server | certificate | kubectl | crictl | ctr | --version\n", version)
 			return
 		}
 		if args[0] == "-v" || args[0] == "--version" {
@@ -37,11 +37,14 @@ func main() {
 	}
 	program := programs[name]
 	if program == "" {
-		fmt.Fprintf(os.Stderr, "k3s: this stand-in has no command %q (it has server, kubectl, crictl and ctr)\n", name)
+		fmt.Fprintf(os.Stderr, "k3s: this stand-in has no command %q (it has server, certificate, kubectl, crictl and ctr)\n", name)
 		os.Exit(2)
 	}
 	path := filepath.Join(binDir, program)
 	env := os.Environ()
+	if name == "certificate" {
+		args = append([]string{name}, args...)
+	}
 	switch program {
 	case "kubectl":
 		if os.Getenv("KUBECONFIG") == "" {
