@@ -65,17 +65,14 @@ func fakeParts() factory.Parts {
 	}
 }
 
-// fakeIsolate is a file in the instance's folder.
-func fakeIsolate(_ context.Context, guest run.Runner, progress func(string)) (bool, error) {
+// fakeIsolate is a file in the guest.
+func fakeIsolate(ctx context.Context, guest run.Runner, progress func(string)) (bool, error) {
 	progress("new keys")
 	if fake("no-keys") {
 		return false, errors.New("cluster authority: gave up")
 	}
-	file := filepath.Join(guest.(*fakeGuest).root, "isolated")
-	if _, err := os.Stat(file); err == nil {
-		return true, nil
-	}
-	return false, os.WriteFile(file, nil, 0o600)
+	res, err := guest.Run(ctx, run.Cmd{Argv: []string{"sh", "-c", `[ ! -e "$1" ] || echo done; mkdir -p "$(dirname "$1")"; touch "$1"`, "sh", "/usr/local/lib/isolated"}})
+	return strings.TrimSpace(string(res.Stdout)) == "done", err
 }
 
 func fake(word string) bool {
@@ -135,10 +132,7 @@ func (d *fakeDriver) Create(_ context.Context, spec provision.Spec) error {
 		if have.Power == provision.Broken {
 			return &provision.BrokenError{Name: spec.Name, Reason: have.Reason}
 		}
-		if have.Spec.MemoryMiB != spec.MemoryMiB {
-			return &provision.ConflictError{Name: spec.Name, What: "memory", Have: fmt.Sprint(have.Spec.MemoryMiB) + " MiB", Want: fmt.Sprint(spec.MemoryMiB) + " MiB"}
-		}
-		return nil
+		return provision.Conflict(have.Spec, spec)
 	}
 	private, _, err := ssh.GenerateKey("host")
 	if err != nil {

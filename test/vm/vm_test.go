@@ -314,10 +314,11 @@ func TestLearner(t *testing.T) {
 	})
 }
 
-// twin makes a second clone of the same frozen guest: what must be a guest's own is its own.
+// twin makes a second clone of the same frozen guest: what must be a guest's own is its own. The second's cluster is to have keys of its own too.
 func twin(t *testing.T, name string) {
 	const other = "twin"
 	before := statusOf(t, name)
+	t.Setenv("LABCTL_INSTANCE_ISOLATE", "true") // for new ones
 	must(t, boot, "up", name, other)
 	require.Equal(t, before.PID, statusOf(t, name).PID, "whoever is there stays as it is")
 	require.Equal(t, statusOf(t, name).Frozen, statusOf(t, other).Frozen)
@@ -326,18 +327,30 @@ func twin(t *testing.T, name string) {
 	require.Contains(t, res.stdout, "\n"+name+",ci,failed,0,8,0.000,failed,skipped,")
 	require.Contains(t, res.stdout, "\n"+other+",ci,failed,0,8,0.000,failed,skipped,")
 	for what, script := range map[string]string{
-		"host key":     "cat /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2",
-		"machine-id":   "cat /etc/machine-id",
-		"hostname":     "hostname",
-		"login key":    "cut -d' ' -f2 /root/.ssh/authorized_keys",
-		"random bytes": "head -c 32 /dev/urandom | base64",
-		"random uuid":  "cat /proc/sys/kernel/random/uuid",
+		"host key":              "cat /etc/ssh/ssh_host_ed25519_key.pub | cut -d' ' -f2",
+		"machine-id":            "cat /etc/machine-id",
+		"hostname":              "hostname",
+		"login key":             "cut -d' ' -f2 /root/.ssh/authorized_keys",
+		"random bytes":          "head -c 32 /dev/urandom | base64",
+		"random uuid":           "cat /proc/sys/kernel/random/uuid",
+		"authority":             "openssl x509 -noout -pubkey -in /var/lib/rancher/k3s/server/tls/server-ca.crt",
+		"client's authority":    "openssl x509 -noout -pubkey -in /var/lib/rancher/k3s/server/tls/client-ca.crt",
+		"service account key":   "openssl pkey -pubout -in /var/lib/rancher/k3s/server/tls/service.key",
+		"authority in its pods": "kubectl -n argocd get configmap kube-root-ca.crt -o 'jsonpath={.data.ca\\.crt}'",
+		"redis password":        "kubectl -n argocd get secret argocd-redis -o jsonpath={.data.auth}",
 	} {
 		a := must(t, quick, "ssh", name, "--", script).stdout
 		b := must(t, quick, "ssh", other, "--", script).stdout
 		require.NotEmpty(t, strings.TrimSpace(a), what)
 		require.NotEqual(t, a, b, "two clones have the same %s", what)
 	}
+	// What one of them signs is worth nothing in the other.
+	token := must(t, quick, "ssh", name, "--", "kubectl create token default").stdout
+	asWhom := "kubectl get --raw /version --server https://127.0.0.1:6443 --kubeconfig /dev/null --insecure-skip-tls-verify --token " + strings.TrimSpace(token)
+	must(t, quick, "ssh", name, "--", asWhom)
+	require.NotZero(t, cli(t, quick, "ssh", other, "--", asWhom).code)
+	require.NotZero(t, cli(t, quick, "up", name, "--isolate").code, "whoever works with the shared ones keeps them")
+	must(t, laboro, "solve", "--lab", "ci", "--step", "1", "-i", other)
 	require.Contains(t, must(t, quick, "ssh", other, "--", "dmesg").stdout, "crng reseeded due to virtual machine fork")
 	must(t, quick, "ssh", other, "--", "echo mine > /root/mine")
 	require.NotZero(t, cli(t, quick, "ssh", name, "--", "cat /root/mine").code, "a clone's disk is its own")
