@@ -4,12 +4,12 @@ umask 077
 export KUBECONFIG=/etc/rancher/k3s/k3s.yaml LC_ALL=C.UTF-8
 server=${LABCTL_K3S_SERVER:-/var/lib/rancher/k3s/server} # the variable is for tests
 new=$server/isolate
-done=$server/isolated
+mark=$server/isolated
 subject() { printf '/CN=k3s-%s-ca@%s' "$1" "$(date +%s)"; }
 case $1 in
 keys)
   # Made once: an interrupted run goes on with the same ones.
-  if [ -e "$done" ]; then echo done; exit 0; fi
+  if [ -e "$mark" ]; then echo done; exit 0; fi
   if [ ! -e "$new/whole" ]; then
     rm -rf "$new"
     mkdir -p "$new/tls"
@@ -37,7 +37,7 @@ pods)
   kubectl -n argocd delete secret argocd-initial-admin-secret --ignore-not-found >&2
   # What pods have been given is signed by keys that are gone.
   kubectl delete pods --all -A --grace-period=2 --timeout=3m >&2
-  touch "$done"
+  touch "$mark"
   rm -rf "$new"
   ;;
 esac
