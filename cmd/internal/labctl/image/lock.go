@@ -207,11 +207,15 @@ func checkLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 	for _, part := range slices.Sorted(maps.Keys(newer)) {
 		f.UI().Print("%s: %s has been released; this labctl is made for %s", part, newer[part], versionIn(now, part))
 	}
+	who := "upstream has"
+	if now.Mirrors != nil {
+		who = "the mirrors have"
+	}
 	switch {
 	case code == cli.OK && newerErr != nil:
-		f.UI().Print("%s has what upstream has now", file)
+		f.UI().Print("%s has what %s now", file, who)
 	case code == cli.OK:
-		f.UI().Print("%s has what upstream has now, and nothing newer is released", file)
+		f.UI().Print("%s has what %s now, and nothing newer is released", file, who)
 	}
 	return cli.Exit(code)
 }
