@@ -43,7 +43,7 @@ vm: build ## The tests that boot VMs
 
 proof: build ## The author's proof with every answer in its catalogue, without a VM, in a testbed and in a VM (docs/proof.md); a fleet of a thousand that is pretended, fifty kills
 	PROOF=all go test -tags vm -count=1 -timeout 1h ./provision/stack
-	PROOF=all go test -tags vm -count=1 -timeout 2h -v -run TestKills ./test/vm
+	PROOF=all go test -tags vm -count=1 -timeout 2h -v -run "TestKills|TestRelease" ./test/vm
 	bin/labctl lab test $(LABS:%=labs/catalog/%) --testbed --vm --table docs/proof.md
 
 clean: ## Remove what was built here; images and instances stay

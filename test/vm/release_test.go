@@ -20,7 +20,7 @@ import (
 )
 
 // TestRelease goes the whole way from upstream's releases, which a local stand-in serves, by way of a bundle, to a machine without a network and an
-// empty state folder, where a lab is solved.
+// empty state folder, where a lab's first steps, or with PROOF=all all of them, are solved.
 func TestRelease(t *testing.T) {
 	const image = "release"
 	upstream(t)
@@ -49,12 +49,17 @@ rm "$3"
 trap '"$1" down far --yes' EXIT
 "$1" up far
 "$1" doctor --guest far
-"$1" solve --lab ci -i far
-"$1" verify --lab ci -i far
+for step in $4; do "$1" solve --lab ci -i far --step $step; done
+for step in $4; do "$1" verify --lab ci -i far --step $step; done
 `
+	// The lab's other steps are solved in TestLearner: from the same parts, they tell nothing more here.
+	steps := []string{"1", "2"}
+	if os.Getenv("PROOF") == "all" {
+		steps = []string{"1", "2", "3", "4", "5", "6", "7", "8"}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*boot)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "--net", "sh", "-c", script, "sh", labctl, dir, file)
+	cmd := exec.CommandContext(ctx, "unshare", "--net", "sh", "-c", script, "sh", labctl, dir, file, strings.Join(steps, " "))
 	if os.Geteuid() != 0 {
 		cmd.Args = append([]string{"unshare", "--map-root-user"}, cmd.Args[1:]...)
 	}
@@ -63,7 +68,7 @@ trap '"$1" down far --yes' EXIT
 	out, err := cmd.CombinedOutput()
 	t.Log(lastLines(string(out), 80))
 	require.NoError(t, err)
-	require.Contains(t, string(out), "lab ci: 8 of 8 steps passed")
+	require.Contains(t, string(out), "lab ci, step "+steps[len(steps)-1]+": passed")
 	entries, err := os.ReadDir(filepath.Join(dir, "data", "labctl", "instances"))
 	require.NoError(t, err)
 	require.Empty(t, entries)
