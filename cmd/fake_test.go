@@ -61,7 +61,8 @@ func fakeParts() factory.Parts {
 			}
 			return []check.Check{{ID: "node", Title: "node", Ask: ask}}
 		},
-		Isolate: fakeIsolate,
+		Isolate:      fakeIsolate,
+		HalfIsolated: func(context.Context, run.Runner) (bool, error) { return fake("half"), nil },
 	}
 }
 

@@ -20,19 +20,15 @@ const lagTime = 5 * time.Minute
 // share. It restarts k3s and makes every pod anew: afterwards the platform has to get ready once more. done says that it had all happened before.
 // Interrupted, it goes on where it stopped when it is called again. Tokens and kubeconfigs that were handed out before are void.
 func Isolate(ctx context.Context, guest run.Runner, progress func(detail string)) (done bool, err error) {
-	step := func(ctx context.Context, name string) (string, error) {
-		res, err := guest.Run(ctx, run.Cmd{Argv: []string{"sh", "-s", "--", name}, Stdin: strings.NewReader(isolateScript)})
-		return strings.TrimSpace(string(res.Stdout)), err
-	}
 	progress("new keys, and a restart of k3s")
-	out, err := step(ctx, "keys")
+	out, err := isolateStep(ctx, guest, "keys")
 	if err != nil || out == "done" {
 		return out == "done", err
 	}
 	progress("waiting for every namespace to have the new authority")
 	_, err = check.Wait{Timeout: lagTime, Attempt: time.Minute, First: 2 * time.Second, Most: 8 * time.Second}.For(ctx, check.Check{
 		ID: "authority", Title: "cluster authority", Ask: func(ctx context.Context) (check.Outcome, error) {
-			lagging, err := step(ctx, "lagging")
+			lagging, err := isolateStep(ctx, guest, "lagging")
 			if err != nil {
 				return check.Outcome{}, err
 			}
@@ -46,6 +42,18 @@ func Isolate(ctx context.Context, guest run.Runner, progress func(detail string)
 		return false, err
 	}
 	progress("Argo CD's secrets, and every pod anew")
-	_, err = step(ctx, "pods")
+	_, err = isolateStep(ctx, guest, "pods")
 	return false, err
+}
+
+// HalfIsolated says that Isolate was interrupted in this guest. Its pods then have tokens that are worth nothing, so that its platform need not get ready
+// by itself any more; Isolate goes on all the same.
+func HalfIsolated(ctx context.Context, guest run.Runner) (bool, error) {
+	out, err := isolateStep(ctx, guest, "halfway")
+	return out == "halfway", err
+}
+
+func isolateStep(ctx context.Context, guest run.Runner, name string) (string, error) {
+	res, err := guest.Run(ctx, run.Cmd{Argv: []string{"sh", "-s", "--", name}, Stdin: strings.NewReader(isolateScript)})
+	return strings.TrimSpace(string(res.Stdout)), err
 }

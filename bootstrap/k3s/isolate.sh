@@ -7,9 +7,16 @@ new=$server/isolate
 mark=$server/isolated
 subject() { printf '/CN=k3s-%s-ca@%s' "$1" "$(date +%s)"; }
 case $1 in
+halfway)
+  if [ -e "$new/whole" ] && [ ! -e "$mark" ]; then echo halfway; fi
+  ;;
 keys)
   # Made once: an interrupted run goes on with the same ones.
-  if [ -e "$mark" ]; then echo done; exit 0; fi
+  if [ -e "$mark" ]; then
+    rm -rf "$new"
+    echo done
+    exit 0
+  fi
   if [ ! -e "$new/whole" ]; then
     rm -rf "$new"
     mkdir -p "$new/tls"

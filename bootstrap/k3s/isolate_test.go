@@ -57,6 +57,14 @@ func TestIsolatedAlready(t *testing.T) {
 	require.NotContains(t, strings.Join(said, "\n"), "pod")
 }
 
+func TestHalfIsolated(t *testing.T) {
+	for answer, want := range map[string]bool{"halfway\n": true, "": false} {
+		half, err := k3s.HalfIsolated(t.Context(), &guest{t: t, answers: map[string][]string{"halfway": {answer}}})
+		require.NoError(t, err)
+		require.Equal(t, want, half)
+	}
+}
+
 func TestIsolateStopsAtWhatFails(t *testing.T) {
 	for step, steps := range map[string][]string{"keys": {"keys"}, "pods": {"keys", "lagging", "pods"}} {
 		g := &guest{t: t, errs: map[string]error{step: &run.ExitError{Argv: []string{"sh"}, ExitCode: 1, Tail: "no room"}}}

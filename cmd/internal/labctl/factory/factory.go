@@ -107,6 +107,8 @@ type Parts struct {
 	GuestChecks func(guest run.Runner, deep bool) []check.Check
 	// Isolate gives a guest's cluster keys of its own; done says that it had them. The platform has to get ready anew.
 	Isolate func(ctx context.Context, guest run.Runner, progress func(detail string)) (done bool, err error)
+	// HalfIsolated says that Isolate was interrupted in a guest: its platform gets ready when Isolate has gone on, and not before.
+	HalfIsolated func(ctx context.Context, guest run.Runner) (bool, error)
 }
 
 // Factory makes what commands need.

@@ -312,6 +312,16 @@ func readyStage(ctx context.Context, b *bringUp, progress func(string)) error {
 	if b.conn, err = b.f.Connect(ctx, status); err != nil {
 		return err
 	}
+	if b.spec.Isolate {
+		half, err := b.f.Parts.HalfIsolated(ctx, b.conn)
+		if err != nil {
+			return err
+		}
+		if half {
+			progress("once its keys are its own, which an interrupted run has begun")
+			return nil
+		}
+	}
 	b.guest, err = boot.WaitReady(ctx, b.f, b.driver, b.name, b.conn, progress)
 	return err
 }

@@ -42,7 +42,7 @@ func Parts() factory.Parts {
 		Fleet:       newFleet,
 		OpenSSH:     ssh.OpenSSH,
 		GuestChecks: guestChecks,
-		Isolate:     k3s.Isolate,
+		Isolate:     k3s.Isolate, HalfIsolated: k3s.HalfIsolated,
 	}
 }
 
