@@ -29,6 +29,7 @@ var placed = []place{
 	{"journald.conf", "/etc/systemd/journald.conf.d/10-labctl.conf", 0o644},
 	{"profile.sh", "/etc/profile.d/labctl.sh", 0o644},
 	{"gitconfig", "/etc/gitconfig", 0o644},
+	{"nftables.conf", "/etc/nftables.conf", 0o644},
 }
 
 // Packages are the Debian packages that a guest is made of.
@@ -52,6 +53,7 @@ var Customize = []string{
 	`mkdir -p "$1/etc/systemd/system/multi-user.target.wants" "$1/srv/bare" "$1/etc/labctl" "$1/usr/local/lib/labctl" "$1/root/.ssh" && chmod 0700 "$1/root/.ssh"`,
 	`for unit in k3s labctl-agent; do ln -sf "/etc/systemd/system/$unit.service" "$1/etc/systemd/system/multi-user.target.wants/$unit.service"; done`,
 	`mkdir -p "$1/etc/systemd/system/network-online.target.wants" && ln -sf /usr/lib/systemd/system/systemd-networkd.service "$1/etc/systemd/system/multi-user.target.wants/systemd-networkd.service"`,
+	`mkdir -p "$1/etc/systemd/system/sysinit.target.wants" && ln -sf /usr/lib/systemd/system/nftables.service "$1/etc/systemd/system/sysinit.target.wants/nftables.service"`,
 	`: > "$1/etc/machine-id" && rm -f "$1/var/lib/dbus/machine-id" && echo lab > "$1/etc/hostname"`,
 	// No password fits "*"; a locked account ("!") could not log in by key either.
 	`chroot "$1" usermod -p '*' -s /bin/bash root`,

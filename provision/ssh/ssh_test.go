@@ -152,6 +152,30 @@ func TestLostConnection(t *testing.T) {
 	require.ErrorAs(t, err, &lost)
 }
 
+// TestLasting: a guest that started anew is logged in to anew.
+func TestLasting(t *testing.T) {
+	server, ep := guest(t)
+	l, err := ssh.DialLasting(t.Context(), ep, ssh.Options{})
+	require.NoError(t, err)
+	out, in := io.Pipe()
+	go func() {
+		_, _ = out.Read(make([]byte, 1)) // the command runs
+		server.Drop()
+	}()
+	_, err = l.Run(t.Context(), run.Cmd{Argv: []string{"sh", "-c", "echo; exec sleep 5"}, Stdout: in})
+	var lost *ssh.LostError
+	require.ErrorAs(t, err, &lost)
+	require.Eventually(t, func() bool {
+		_, err := l.Run(t.Context(), run.Cmd{Argv: []string{"true"}})
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, l.Close())
+	require.NoError(t, l.Close())
+	server.Close()
+	_, err = l.Run(t.Context(), run.Cmd{Argv: []string{"true"}})
+	require.Error(t, err, "nobody answers any more")
+}
+
 // TestKeepAlive: a guest that stops answering without closing anything is noticed.
 func TestKeepAlive(t *testing.T) {
 	_, ep := guest(t)

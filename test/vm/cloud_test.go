@@ -155,9 +155,9 @@ func bootCloud(t *testing.T, dir, qcow string) programs.Runner {
 		}
 	})
 	ep := provision.Endpoint{Host: "127.0.0.1", Port: port, User: "root", KeyFile: key, HostKey: strings.TrimSpace(hostPublic)}
-	var client *ssh.Client
+	var client *ssh.Lasting
 	_, err = check.Wait{Timeout: boot, Attempt: 30 * time.Second}.For(ctx, check.Check{ID: "ssh", Title: "SSH", Ask: func(ctx context.Context) (check.Outcome, error) {
-		client, err = ssh.Dial(ctx, ep, ssh.Options{})
+		client, err = ssh.DialLasting(ctx, ep, ssh.Options{})
 		return check.Pass("logged in"), err
 	}})
 	require.NoError(t, err)

@@ -60,7 +60,8 @@ func newBuilder(c config.Loaded, say func(string)) (factory.Builder, error) {
 			return d
 		},
 		Connect: func(ctx context.Context, ep provision.Endpoint) (run.Runner, func() error, error) {
-			client, err := ssh.Dial(ctx, ep, ssh.Options{})
+			// A first boot may have to start over.
+			client, err := ssh.DialLasting(ctx, ep, ssh.Options{})
 			if err != nil {
 				return nil, nil, err
 			}
