@@ -43,7 +43,7 @@ pods)
   kubectl -n argocd patch secret argocd-secret --type=merge -p '{"data":{"admin.password":null,"admin.passwordMtime":null,"server.secretkey":null}}' >&2
   kubectl -n argocd delete secret argocd-initial-admin-secret --ignore-not-found >&2
   # What pods have been given is signed by keys that are gone.
-  kubectl delete pods --all -A --grace-period=2 --timeout=3m >&2
+  kubectl delete pods --all -A --grace-period=2 --timeout=8m >&2
   touch "$mark"
   rm -rf "$new"
   ;;
