@@ -1,10 +1,11 @@
 # labctl: `make up` ends with a running learner's VM, `make test` passes every test. Both set up what they need first.
 export GOTOOLCHAIN := go1.27.3
-export GOFLAGS := -buildvcs=false
+# One set of settings for all that is built here, tests too: a first run compiles everything once. Programs are static.
+export GOFLAGS := -buildvcs=false -trimpath
+export CGO_ENABLED := 0
 MODULE := github.com/cgoa-labs/labctl
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# Programs are static, and share the build cache with the parts of the image.
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -o bin/
+GO_BUILD := go build -o bin/
 LDFLAGS := -s -w -X $(MODULE)/cmd/internal/cli.Version=$(VERSION)
 # What goes into the image does not change with labctl's version, or every commit would make the image anew.
 IMAGE_LDFLAGS := -s -w -buildid=

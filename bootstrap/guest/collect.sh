@@ -9,12 +9,16 @@ scratch=$(mktemp -d /tmp/labctl-contract.XXXXXX) || exit 3
 bare=${LABCTL_GIT_ROOT:-/srv/bare}/labctl-contract-$$.git # the variable is for tests
 trap 'rm -rf "$scratch" "$bare"' EXIT HUP INT TERM
 section() {
-  printf '@@ %s\n' "$1"; shift
-  "$@" >"$scratch/out" 2>"$scratch/err"; code=$?
-  cat "$scratch/out"
-  [ "$code" -eq 0 ] || printf '\n@! %s %s\n' "$code" "$(tr '\n' ' ' <"$scratch/err" | cut -c1-500)"
+  name=$1; shift
+  printf '@@ %s\n' "$name"
+  "$@" >"$scratch/$name.out" 2>"$scratch/$name.err"; code=$?
+  cat "$scratch/$name.out"
+  [ "$code" -eq 0 ] || printf '\n@! %s %s\n' "$code" "$(tr '\n' ' ' <"$scratch/$name.err" | cut -c1-500)"
   echo
 }
+# A section beside the others, which `besides` prints: programs that take long to start would leave a processor idle one after the other.
+beside() { begun="${begun:-} $1"; section "$@" >"$scratch/$1" & }
+besides() { wait; for name in ${begun:-}; do cat "$scratch/$name"; done; }
 waiting() { echo "@@ waiting"; exit 0; }
 field() { sed -n "s/^ *$1: //p" "$KUBECONFIG" 2>/dev/null | head -n 1; }
 api() { curl -sSf --max-time 60 --cacert "$scratch/ca" --cert "$scratch/cert" --key "$scratch/key" "$server$1"; }
@@ -32,18 +36,19 @@ for part in ca:certificate-authority-data cert:client-certificate-data key:clien
 done
 server=$(field server)
 section ready api /readyz
-[ "$(cat "$scratch/out")" = ok ] || waiting
+[ "$(cat "$scratch/ready.out")" = ok ] || waiting
 section nodes api /api/v1/nodes
 section workloads both
-jq -e '[.items[] | select((.metadata.namespace | IN("argocd", "gitsrv", "kube-system")) and (.status.readyReplicas // 0) < .spec.replicas)] == []' "$scratch/out" >/dev/null || waiting
+jq -e '[.items[] | select((.metadata.namespace | IN("argocd", "gitsrv", "kube-system")) and (.status.readyReplicas // 0) < .spec.replicas)] == []' "$scratch/workloads.out" >/dev/null || waiting
+beside kubectl kubectl get --raw /readyz
+beside images k3s crictl images -o json
+beside gitd visible
 # Argo CD reads it first thing and gives up after 32 s; the server makes it at the first request, which takes longer under emulation.
-api /openapi/v2 >"$scratch/openapi" 2>/dev/null
-section openapi stat -c %s "$scratch/openapi"
+api /openapi/v2 >"$scratch/description" 2>/dev/null
+section openapi stat -c %s "$scratch/description"
 section service object /api/v1/namespaces/gitsrv/services/gitd '.spec.ports[0].port'
 section project object /apis/argoproj.io/v1alpha1/namespaces/argocd/appprojects/default .metadata.name
-section kubectl kubectl get --raw /readyz
-section images k3s crictl images -o json
-section gitd visible
+besides
 [ "${1:-}" = deep ] || exit 0
 section k3skubectl k3s kubectl version --client
 section argocli sh -c 'cp /etc/rancher/k3s/k3s.yaml "$1/kubeconfig" && kubectl config --kubeconfig "$1/kubeconfig" set-context --current --namespace=argocd >/dev/null && KUBECONFIG="$1/kubeconfig" timeout 120 argocd app list --core -o name && echo answered' sh "$scratch"

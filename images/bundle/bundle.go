@@ -46,7 +46,7 @@ type Error struct {
 	File, Problem string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s cannot be loaded: %s", e.File, e.Problem) }
+func (e *Error) Error() string { return fmt.Sprintf("%s cannot be used: %s", e.File, e.Problem) }
 
 // Hint is the next action.
 func (e *Error) Hint() string {

@@ -156,6 +156,7 @@ func buildCloud(ctx context.Context, f *factory.Factory, dir string, format ui.F
 	if err := factory.Preflight("build image "+b.Name, builder.Preflight(ctx, b)); err != nil {
 		return err
 	}
+	progress.Note("a disk is made of image %s's parts: minutes where they are there, most of an hour on a small machine where they are not; an interrupted build goes on where it stopped", b.Name)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.Build, fmt.Errorf("not built within %s", c.Timeouts.Build))
 	defer cancel()
 	files, err := builder.Cloud(ctx, b, dir)

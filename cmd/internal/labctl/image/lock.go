@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func writeLock(ctx context.Context, f *factory.Factory, file string, format ui.F
 		table.Row(l.Part+" "+l.Version, ui.Bytes(l.Bytes), short(l.SHA256), l.URL)
 	}
 	for _, l := range lock.Images {
-		table.Row("image", ui.Bytes(l.Bytes), short(l.Digest), l.Name)
+		table.Row("image "+path.Base(l.Name), ui.Bytes(l.Bytes), short(l.Digest), l.Name)
 	}
 	table.Write(f.Out)
 	u := f.UI()
